@@ -1,0 +1,22 @@
+//! What Tollgate is tested with: oracles, random traces, a fake clock and the suite every store
+//! must pass.
+//!
+//! Nothing here depends on another crate of Tollgate. An oracle that shared code with what it
+//! judges would share its mistakes, so everything speaks in plain integers: nanoseconds, costs,
+//! counts.
+
+pub mod answer;
+pub mod clock;
+pub mod conformance;
+pub mod oracle;
+pub mod random;
+pub mod trace;
+
+pub use answer::{Answer, Retry, Verdict};
+pub use clock::FakeClock;
+pub use random::Random;
+pub use trace::{Step, Trace, rates};
+
+/// The exact fraction the adaptive oracles and the fair queue compute with, so that a test needs no
+/// dependency of its own to name it.
+pub use num_rational::BigRational;

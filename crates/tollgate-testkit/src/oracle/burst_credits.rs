@@ -1,0 +1,57 @@
+//! Burst credits: a bucket of saved-up credits behind a bucket that bounds the peak.
+
+use super::token_bucket::TokenBucket;
+use crate::answer::{Answer, Retry};
+
+#[cfg(test)]
+mod tests;
+
+/// Two token buckets that are charged together or not at all.
+#[derive(Clone, Debug)]
+pub struct BurstCredits {
+    credits: TokenBucket,
+    peak: TokenBucket,
+}
+
+impl BurstCredits {
+    /// Credits fill with `tokens` per `period` up to `ceiling`, and are spent at no more than
+    /// `peak_tokens` per `peak_period` with a burst of `peak_burst`.
+    pub fn new(
+        tokens: u64,
+        period: u64,
+        ceiling: u64,
+        peak_tokens: u64,
+        peak_period: u64,
+        peak_burst: u64,
+    ) -> Self {
+        Self {
+            credits: TokenBucket::new(tokens, period, ceiling),
+            peak: TokenBucket::new(peak_tokens, peak_period, peak_burst),
+        }
+    }
+
+    /// Decides without charging.
+    pub fn would(&self, now: u64, cost: u64) -> Answer {
+        both(self.credits.would(now, cost), self.peak.would(now, cost))
+    }
+
+    /// Decides, and charges both buckets if both allow.
+    pub fn ask(&mut self, now: u64, cost: u64) -> Answer {
+        let answer = self.would(now, cost);
+        if answer.allowed {
+            return both(self.credits.ask(now, cost), self.peak.ask(now, cost));
+        }
+        answer
+    }
+}
+
+fn both(credits: Answer, peak: Answer) -> Answer {
+    let decision = match (credits.retry, peak.retry) {
+        (None, None) => Ok(0),
+        (Some(retry), None) | (None, Some(retry)) => Err(retry),
+        (Some(Retry::After(a)), Some(Retry::After(b))) => Err(Retry::After(a.max(b))),
+        // A bucket's retry is never unknown, so one of them is `Never`.
+        (Some(_), Some(_)) => Err(Retry::Never),
+    };
+    Answer::new(decision, credits.remaining.min(peak.remaining), credits.reset.max(peak.reset))
+}

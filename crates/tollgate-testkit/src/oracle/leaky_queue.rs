@@ -1,0 +1,105 @@
+//! Leaky bucket as a queue: admitted work waits its turn and leaves at the drain rate.
+
+use super::rounding::{down, reported, up};
+use super::waiting::Waiting;
+use crate::answer::{Answer, Retry};
+
+#[cfg(test)]
+mod tests;
+
+/// A queue with room for `capacity` units of cost that works off `tokens` of them per `period`
+/// nanoseconds.
+///
+/// The backlog is counted in parts of `1/period` unit, of which every nanosecond works off exactly
+/// `tokens`. An admitted request is released when the backlog it found has been worked off.
+#[derive(Clone, Debug)]
+pub struct LeakyQueue {
+    tokens: i128,
+    period: i128,
+    capacity: u64,
+    /// Parts still to be worked off at `at`.
+    backlog: i128,
+    at: u64,
+    waiting: Option<Waiting>,
+}
+
+impl LeakyQueue {
+    /// An empty queue. All three numbers are at least 1.
+    pub fn new(tokens: u64, period: u64, capacity: u64) -> Self {
+        assert!(tokens > 0 && period > 0 && capacity > 0, "a queue without drain or room");
+        Self { tokens: tokens.into(), period: period.into(), capacity, backlog: 0, at: 0, waiting: None }
+    }
+
+    /// Puts a deadline of `max_wait` on every request, and holds at most `max_waiting` at once.
+    pub fn with_max_wait(self, max_wait: u64, max_waiting: u64) -> Self {
+        Self { waiting: Some(Waiting::new(max_wait, max_waiting)), ..self }
+    }
+
+    /// Decides without charging, for a caller without a deadline.
+    pub fn would(&self, now: u64, cost: u64) -> Answer {
+        self.answer(now, self.decide(now, cost, u64::MAX))
+    }
+
+    /// Decides for a caller without a deadline, and queues the request if allowed.
+    pub fn ask(&mut self, now: u64, cost: u64) -> Answer {
+        self.ask_within(now, cost, u64::MAX)
+    }
+
+    /// Decides for a caller who would not wait longer than `deadline` nanoseconds.
+    pub fn ask_within(&mut self, now: u64, cost: u64, deadline: u64) -> Answer {
+        let decision = self.decide(now, cost, deadline);
+        if let (Ok(delay), true) = (decision, cost > 0) {
+            self.backlog = self.backlog_at(now) + i128::from(cost) * self.period;
+            self.at = now;
+            if let Some(waiting) = &mut self.waiting {
+                waiting.admit(now, delay);
+            }
+        }
+        self.answer(now, decision)
+    }
+
+    fn decide(&self, now: u64, cost: u64, deadline: u64) -> Result<u64, Retry> {
+        if cost == 0 {
+            return Ok(0);
+        }
+        if cost > self.capacity {
+            return Err(Retry::Never);
+        }
+        let backlog = self.backlog_at(now);
+        let delay = self.time_for(backlog);
+        let until_it_fits = self.time_for(backlog + i128::from(cost) * self.period - self.full());
+        let deadline = i128::from(deadline);
+        match &self.waiting {
+            Some(waiting) => {
+                let own = until_it_fits.max(delay - deadline.min(waiting.max_wait()));
+                waiting.decide(now, delay, own)
+            }
+            None => match until_it_fits.max(delay - deadline) {
+                wait if wait > 0 => Err(Retry::After(reported(wait))),
+                _ => Ok(reported(delay)),
+            },
+        }
+    }
+
+    fn answer(&self, now: u64, decision: Result<u64, Retry>) -> Answer {
+        let backlog = self.backlog_at(now);
+        let remaining = down(self.full() - backlog, self.period);
+        let reset = self.time_for(backlog);
+        Answer::new(decision, reported(remaining), reported(reset))
+    }
+
+    fn backlog_at(&self, now: u64) -> i128 {
+        // Before `at` the same line runs upwards: a clock that steps back finds a longer queue.
+        let elapsed = i128::from(now) - i128::from(self.at);
+        (self.backlog - elapsed * self.tokens).max(0)
+    }
+
+    fn full(&self) -> i128 {
+        i128::from(self.capacity) * self.period
+    }
+
+    /// Whole nanoseconds until so many parts are worked off.
+    fn time_for(&self, parts: i128) -> i128 {
+        up(parts, self.tokens)
+    }
+}

@@ -1,0 +1,94 @@
+//! Token bucket: holds tokens and the time they were counted, nothing else.
+
+use super::rounding::{down, reported, up};
+use super::waiting::Waiting;
+use crate::answer::{Answer, Retry};
+
+#[cfg(test)]
+mod tests;
+
+/// A bucket of at most `burst` tokens that gains `tokens` per `period` nanoseconds.
+///
+/// Tokens are counted in parts of `1/period` token, of which every nanosecond brings exactly
+/// `tokens`: whole numbers, yet no rounding. A clock that steps back walks the same straight line
+/// backwards, so an earlier request sees fewer tokens and what it takes is missing later too.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    tokens: i128,
+    period: i128,
+    burst: u64,
+    /// Parts held at `at`; negative while admitted requests are still waiting for theirs.
+    level: i128,
+    at: u64,
+    waiting: Option<Waiting>,
+}
+
+impl TokenBucket {
+    /// A full bucket. All three numbers are at least 1.
+    pub fn new(tokens: u64, period: u64, burst: u64) -> Self {
+        assert!(tokens > 0 && period > 0 && burst > 0, "a bucket without rate or room");
+        let (tokens, period) = (i128::from(tokens), i128::from(period));
+        Self { tokens, period, burst, level: i128::from(burst) * period, at: 0, waiting: None }
+    }
+
+    /// Holds a request that finds too few tokens, if they come within `max_wait` nanoseconds and
+    /// fewer than `max_waiting` others are being held.
+    pub fn with_max_wait(self, max_wait: u64, max_waiting: u64) -> Self {
+        Self { waiting: Some(Waiting::new(max_wait, max_waiting)), ..self }
+    }
+
+    /// Decides without charging.
+    pub fn would(&self, now: u64, cost: u64) -> Answer {
+        self.answer(now, self.decide(now, cost))
+    }
+
+    /// Decides, and takes the tokens if allowed.
+    pub fn ask(&mut self, now: u64, cost: u64) -> Answer {
+        let decision = self.decide(now, cost);
+        if let (Ok(delay), true) = (decision, cost > 0) {
+            self.level = self.level_at(now) - i128::from(cost) * self.period;
+            self.at = now;
+            if let Some(waiting) = &mut self.waiting {
+                waiting.admit(now, delay);
+            }
+        }
+        self.answer(now, decision)
+    }
+
+    fn decide(&self, now: u64, cost: u64) -> Result<u64, Retry> {
+        if cost == 0 {
+            return Ok(0);
+        }
+        if cost > self.burst {
+            return Err(Retry::Never);
+        }
+        let missing = i128::from(cost) * self.period - self.level_at(now);
+        let delay = self.time_for(missing);
+        match &self.waiting {
+            Some(waiting) => waiting.decide(now, delay, delay - waiting.max_wait()),
+            None if delay > 0 => Err(Retry::After(reported(delay))),
+            None => Ok(0),
+        }
+    }
+
+    fn answer(&self, now: u64, decision: Result<u64, Retry>) -> Answer {
+        let level = self.level_at(now);
+        let remaining = down(level, self.period);
+        let reset = self.time_for(self.full() - level);
+        Answer::new(decision, reported(remaining), reported(reset))
+    }
+
+    fn level_at(&self, now: u64) -> i128 {
+        let elapsed = i128::from(now) - i128::from(self.at);
+        (self.level + elapsed * self.tokens).min(self.full())
+    }
+
+    fn full(&self) -> i128 {
+        i128::from(self.burst) * self.period
+    }
+
+    /// Whole nanoseconds until so many parts have come in.
+    fn time_for(&self, parts: i128) -> i128 {
+        up(parts, self.tokens)
+    }
+}
