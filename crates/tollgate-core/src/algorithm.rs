@@ -1,0 +1,58 @@
+//! What all rules have in common.
+
+use std::fmt;
+
+use crate::{Decision, Outcome, RuleError, Status, Timestamp};
+
+/// A rule: how to decide a request from a key's state, a cost and the time.
+///
+/// `test` and `spend` are apart so that several limits can all be asked before any is charged
+/// (a plan). A denied request changes nothing because `test` cannot.
+///
+/// `State::default()` is an unused key. A state that [`is_unused`](Self::is_unused) may be thrown
+/// away at any time: the default decides the same.
+pub trait Algorithm {
+    /// What is remembered of a key.
+    type State: Clone + Default + PartialEq + fmt::Debug;
+
+    /// The most that can pass at once: the burst, the places in the queue, the limit of the window.
+    fn capacity(&self) -> u64;
+
+    /// Whether a request of `cost` may pass at `now`. Cost 0 always may; a cost above
+    /// [`capacity`](Self::capacity) never may.
+    fn test(&self, state: &Self::State, cost: u64, now: Timestamp) -> Outcome;
+
+    /// Charges a request that `test` has just allowed for the same state, cost and time. Cost 0
+    /// changes nothing.
+    fn spend(&self, state: &mut Self::State, cost: u64, now: Timestamp);
+
+    /// What remains and when the key is as new.
+    fn status(&self, state: &Self::State, now: Timestamp) -> Status;
+
+    /// Carries a key over from an older version of this rule, whose numbers differed.
+    ///
+    /// A bucket keeps its tokens, a window or queue its count, so that a change of numbers hands out
+    /// nothing. An unused key stays unused.
+    fn convert(&self, old: &Self, state: &mut Self::State, now: Timestamp);
+
+    /// Whether the state has run out, so that an absent key would be decided alike.
+    #[inline]
+    fn is_unused(&self, state: &Self::State, now: Timestamp) -> bool {
+        self.status(state, now).reset_after.is_zero()
+    }
+
+    /// Tests and, if it passes, charges one request.
+    #[inline]
+    fn decide(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Decision {
+        let outcome = self.test(state, cost, now);
+        if outcome.is_allowed() {
+            self.spend(state, cost, now);
+        }
+        Decision { outcome, status: self.status(state, now) }
+    }
+
+    /// Refuses a cost that could never pass, for those who know costs when they build rules.
+    fn require(&self, cost: u64) -> Result<(), RuleError> {
+        RuleError::require(cost, self.capacity())
+    }
+}

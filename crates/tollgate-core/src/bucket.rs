@@ -1,0 +1,189 @@
+//! The one state machine behind the token bucket, the leaky bucket and burst credits.
+//!
+//! A key is remembered as one moment, its theoretical arrival time (TAT): when its schedule is empty
+//! again. Each unit of cost takes up one interval of the schedule, and the schedule may reach ahead of
+//! `now` by `capacity` intervals. That is GCRA, and it is a token bucket: the tokens are
+//! `capacity - (tat - now) / interval`, refilled by the passing of time alone, with no second word for
+//! "last refill" that a clock stepping back could corrupt.
+
+use crate::rate::{Interval, MAX_SPAN};
+use crate::{Algorithm, Decision, Nanos, Outcome, Rate, RuleError, Status, Timestamp};
+
+/// The state of a bucket: its theoretical arrival time, or nothing for an unused key.
+///
+/// The word counts pieces of a nanosecond modulo 2^64 and is compared by distance, as TCP compares
+/// sequence numbers. So any clock will do, whatever its zero, for as long as it likes; only a key left
+/// alone for more than 2^63 pieces (4.6 years for the most awkward rates, 292 years for the common
+/// ones) would be mistaken for one still in debt, and a clock that steps back by as much for one that
+/// went on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tat(u64); // 0: unused
+
+impl Tat {
+    #[inline]
+    fn at(ticks: u64) -> Self {
+        // The one tick that means "unused" is taken by its neighbour: late, never early.
+        Self(if ticks == 0 { 1 } else { ticks })
+    }
+}
+
+/// A bucket that can say how long a request would have to wait for its turn.
+pub trait Holds: Algorithm<State = Tat> {
+    /// As [`Algorithm::test`], but allows a request whose turn comes within `max_wait`, with its delay.
+    fn test_within(&self, tat: &Tat, cost: u64, now: Timestamp, max_wait: Nanos) -> Outcome;
+
+    /// Refuses a wait so long that the schedule could not reach it.
+    fn require_wait(&self, max_wait: Nanos) -> Result<(), RuleError>;
+}
+
+/// How far ahead of `now` a schedule may reach, in ticks: half of what the word can tell from the
+/// past, so that the other half is left for clocks that step back.
+const MAX_REACH: u64 = 1 << 62;
+
+/// Interval and capacity, with the arithmetic of a schedule. All amounts are in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    interval: Interval,
+    capacity: u64,  // never zero
+    tolerance: u64, // capacity * interval: how far ahead the schedule may reach
+}
+
+impl Bucket {
+    /// `what` names the capacity in errors.
+    pub(crate) fn new(rate: Rate, capacity: u64, what: &'static str) -> Result<Self, RuleError> {
+        if capacity == 0 {
+            return Err(RuleError::ZeroCapacity { what });
+        }
+        let interval = rate.interval()?;
+        let most = MAX_REACH / interval.ticks.get();
+        if capacity > most {
+            return Err(RuleError::TooLarge { what, found: capacity, most });
+        }
+        Ok(Self { interval, capacity, tolerance: capacity * interval.ticks.get() })
+    }
+
+    #[inline]
+    pub(crate) const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    pub(crate) const fn tolerance(&self) -> u64 {
+        self.tolerance
+    }
+
+    /// How far the schedule reaches ahead of `now`: what has been spent and not yet refilled.
+    #[inline]
+    pub(crate) fn ahead(&self, tat: Tat, now: Timestamp) -> u64 {
+        if tat.0 == 0 {
+            return 0;
+        }
+        tat.0.wrapping_sub(self.ticks(now)).cast_signed().max(0).cast_unsigned()
+    }
+
+    /// The schedule time `cost` takes up; only for costs up to the capacity, so that it fits.
+    #[inline]
+    pub(crate) const fn span(&self, cost: u64) -> u64 {
+        cost * self.interval.ticks.get()
+    }
+
+    /// Sets the schedule to reach `ahead` of `now`; zero leaves the key unused.
+    #[inline]
+    pub(crate) fn reach(&self, tat: &mut Tat, ahead: u64, now: Timestamp) {
+        *tat = if ahead == 0 { Tat::default() } else { Tat::at(self.ticks(now).wrapping_add(ahead)) };
+    }
+
+    /// What a schedule that reaches `ahead` leaves.
+    #[inline]
+    pub(crate) fn status(&self, ahead: u64) -> Status {
+        Status {
+            remaining: self.interval.ticks.floor(self.tolerance.saturating_sub(ahead)),
+            reset_after: self.nanos(ahead),
+        }
+    }
+
+    /// Puts a request at the end of a schedule that reaches `ahead`, and returns how far it reaches then.
+    #[inline]
+    pub(crate) fn spend(&self, tat: &mut Tat, ahead: u64, cost: u64, now: Timestamp) -> u64 {
+        if cost == 0 {
+            return ahead;
+        }
+        let ahead = ahead + self.span(cost);
+        self.reach(tat, ahead, now);
+        ahead
+    }
+
+    /// [`Algorithm::decide`], with the distance to `now` taken once.
+    #[inline]
+    pub(crate) fn decide(
+        &self,
+        tat: &mut Tat,
+        cost: u64,
+        now: Timestamp,
+        admit: impl FnOnce(u64) -> Outcome,
+    ) -> Decision {
+        let mut ahead = self.ahead(*tat, now);
+        let outcome = admit(ahead);
+        if outcome.is_allowed() {
+            ahead = self.spend(tat, ahead, cost, now);
+        }
+        Decision { outcome, status: self.status(ahead) }
+    }
+
+    /// Ticks as whole nanoseconds, rounded up: a wait may be long, never short.
+    #[inline]
+    pub(crate) const fn nanos(&self, ticks: u64) -> Nanos {
+        Nanos::new(self.interval.per_nano.ceil(ticks))
+    }
+
+    /// A wait in ticks, cut off where the word could not tell it from the past.
+    #[inline]
+    pub(crate) fn wait(&self, max_wait: Nanos) -> u64 {
+        max_wait.get().saturating_mul(self.interval.per_nano.get()).min(MAX_REACH - 1)
+    }
+
+    /// Refuses a wait that with the tolerance would pass the reach of the word.
+    pub(crate) fn require_wait(&self, max_wait: Nanos) -> Result<(), RuleError> {
+        let most = Nanos::new((MAX_REACH - self.tolerance) / self.interval.per_nano.get());
+        if max_wait > most {
+            return Err(RuleError::TooLong { what: "max_wait", span: max_wait.into(), most: most.into() });
+        }
+        Ok(())
+    }
+
+    /// How far ahead this bucket must reach to hold as many tokens as `old` did reaching `ahead`, but
+    /// no more than it can hold. Owed tokens stay owed.
+    pub(crate) fn same_tokens(&self, ahead: u64, old: &Self) -> u64 {
+        let left = i128::from(old.tolerance) - i128::from(ahead);
+        let left =
+            (left * i128::from(self.interval.ticks.get())).div_euclid(i128::from(old.interval.ticks.get()));
+        clamp(i128::from(self.tolerance) - left)
+    }
+
+    /// How far ahead this bucket must reach to hold as many requests as `old` did reaching `ahead`.
+    pub(crate) fn same_count(&self, ahead: u64, old: &Self) -> u64 {
+        scale_up(ahead, self.interval.ticks.get(), old.interval.ticks.get())
+    }
+
+    /// As much time as `ticks` of `old`, rounded up.
+    pub(crate) fn same_time(&self, ticks: u64, old: &Self) -> u64 {
+        scale_up(ticks, self.interval.per_nano.get(), old.interval.per_nano.get())
+    }
+
+    #[inline]
+    fn ticks(&self, now: Timestamp) -> u64 {
+        now.as_nanos().wrapping_mul(self.interval.per_nano.get())
+    }
+}
+
+fn scale_up(amount: u64, numerator: u64, denominator: u64) -> u64 {
+    let product = i128::from(amount) * i128::from(numerator);
+    clamp((product + i128::from(denominator) - 1).div_euclid(denominator.into()))
+}
+
+/// A reach that the word can tell from the past.
+fn clamp(ahead: i128) -> u64 {
+    u64::try_from(ahead.clamp(0, i64::MAX.into())).expect("clamped to the range of u63")
+}
+
+const _: () = assert!(MAX_SPAN.as_nanos() == MAX_REACH as u128, "an interval must fit the schedule's reach");

@@ -1,0 +1,100 @@
+//! Burst credits: a base rate, and a faster one for as long as saved-up credits last.
+//!
+//! - Promise: in every span of length d, admitted cost is at most `credits + d * rate`, and at most
+//!   `peak burst + d * peak`.
+//! - Formula: two token buckets, both or neither: one fills at the base rate and holds the credits, one
+//!   fills at the peak rate and holds the peak burst.
+//! - Memory: 16 bytes a key.
+//! - Overshoot: none.
+//! - Choose another: where bursts need no upper pace, one [`TokenBucket`] does.
+
+use std::time::Duration;
+
+use crate::{Algorithm, Outcome, Rate, RuleError, Status, Tat, Timestamp, TokenBucket};
+
+/// A base rate with credits that may be spent at a peak rate. A new key has full credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BurstCredits {
+    base: TokenBucket,
+    peak: TokenBucket,
+}
+
+/// Where both schedules of a key stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credits {
+    base: Tat,
+    peak: Tat,
+}
+
+impl BurstCredits {
+    /// Credits fill at `rate` up to `credits` and are spent at up to `peak`; as many may come at once
+    /// as `peak` gives in one of its periods.
+    ///
+    /// Refuses a peak that is not above the rate, and what the buckets refuse.
+    pub fn new(rate: Rate, peak: Rate, credits: u64) -> Result<Self, RuleError> {
+        Self::with_peak_burst(rate, peak, credits, peak.tokens())
+    }
+
+    /// As [`new`](Self::new), with full credits lasting exactly `burst_for` at the peak:
+    /// `(peak - rate) * burst_for` of them, since the base rate goes on meanwhile.
+    pub fn lasting(rate: Rate, peak: Rate, burst_for: Duration) -> Result<Self, RuleError> {
+        let gained = |rate: Rate| u128::from(rate.tokens()) * burst_for.as_nanos() / rate.period().as_nanos();
+        let credits = gained(peak).saturating_sub(gained(rate));
+        Self::new(rate, peak, u64::try_from(credits).unwrap_or(u64::MAX))
+    }
+
+    /// As [`new`](Self::new), with at most `peak_burst` at once.
+    pub fn with_peak_burst(rate: Rate, peak: Rate, credits: u64, peak_burst: u64) -> Result<Self, RuleError> {
+        if !peak.is_above(rate) {
+            return Err(RuleError::PeakNotAboveBase);
+        }
+        Ok(Self { base: TokenBucket::new(rate, credits)?, peak: TokenBucket::new(peak, peak_burst)? })
+    }
+}
+
+impl Algorithm for BurstCredits {
+    type State = Credits;
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.base.capacity().min(self.peak.capacity())
+    }
+
+    #[inline]
+    fn test(&self, state: &Credits, cost: u64, now: Timestamp) -> Outcome {
+        match (self.base.test(&state.base, cost, now), self.peak.test(&state.peak, cost, now)) {
+            (Outcome::Deny { retry: base }, Outcome::Deny { retry: peak }) => {
+                Outcome::Deny { retry: base.max(peak) }
+            }
+            (denied @ Outcome::Deny { .. }, _) | (_, denied) => denied,
+        }
+    }
+
+    #[inline]
+    fn spend(&self, state: &mut Credits, cost: u64, now: Timestamp) {
+        self.base.spend(&mut state.base, cost, now);
+        self.peak.spend(&mut state.peak, cost, now);
+    }
+
+    #[inline]
+    fn status(&self, state: &Credits, now: Timestamp) -> Status {
+        let (base, peak) = (self.base.status(&state.base, now), self.peak.status(&state.peak, now));
+        Status {
+            remaining: base.remaining.min(peak.remaining),
+            reset_after: base.reset_after.max(peak.reset_after),
+        }
+    }
+
+    /// Both buckets keep their tokens, also one that is full, unless the key is unused.
+    fn convert(&self, old: &Self, state: &mut Credits, now: Timestamp) {
+        if old.is_unused(state, now) {
+            *state = Credits::default();
+        } else {
+            self.base.keep_tokens(&old.base, &mut state.base, now);
+            self.peak.keep_tokens(&old.peak, &mut state.peak, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::table::*;
+
+#[test]
+fn bc_1_two_readings_of_thirty_seconds() {
+    let (rate, peak) = (per_second(100), per_second(1000));
+    let lasting = BurstCredits::lasting(rate, peak, Duration::from_secs(30)).unwrap();
+    assert_eq!(lasting, BurstCredits::new(rate, peak, 27_000).unwrap());
+    assert_eq!(lasting.base.capacity(), 27_000);
+    assert_eq!(lasting.peak.capacity(), 1000);
+
+    // From empty it takes 270 idle seconds to fill.
+    let mut base = Tat::default();
+    assert_eq!(drain(&lasting.base, &mut base, 0), 27_000);
+    assert_eq!(lasting.base.status(&base, at(0)).reset_after, span(270 * S));
+
+    // Full, 1000 a second are held for exactly 30 s, then 100 a second.
+    let mut state = Credits::default();
+    assert_eq!(hammer(&lasting, &mut state, 0, 30 * S - 2 * MS, MS), 29_999);
+    assert_eq!(hammer(&lasting, &mut state, 30 * S, 40 * S - MS, MS), 1000);
+
+    // 30 s of the base rate is another setting: 3000 credits, gone after 3.333 s.
+    let few = BurstCredits::new(rate, peak, 3000).unwrap();
+    let mut state = Credits::default();
+    let allowed = hammer(&few, &mut state, 0, 3332 * MS, MS);
+    assert_eq!(allowed, 3333);
+    assert!(!few.decide(&mut state, 1, at(3333 * MS)).is_allowed());
+}
+
+#[test]
+fn bc_2_one_request_each_millisecond() {
+    let rule = BurstCredits::new(per_second(100), per_second(1000), 27_000).unwrap();
+    let mut state = Credits::default();
+    assert_eq!(hammer(&rule, &mut state, 0, 29_998 * MS, MS), 29_999);
+    replay_on(&rule, &mut state, &[(29_999 * MS, 1, deny(MS), 0, ANY)]);
+    for second in 30..40 {
+        assert_eq!(hammer(&rule, &mut state, second * S, (second + 1) * S - MS, MS), 100);
+    }
+}
+
+#[test]
+fn bc_3_asked_all_the_time() {
+    let rule = BurstCredits::new(per_second(100), per_second(1000), 27_000).unwrap();
+    let mut state = Credits::default();
+    assert_eq!(drain(&rule, &mut state, 0), 1000);
+    replay_on(&rule, &mut state, &[(0, 1, deny(MS), 0, ANY)]);
+    let mut allowed = 1000;
+    let mut now = 0;
+    while rule.base.test(&state.base, 1, at(now)).is_allowed() {
+        now += MS;
+        allowed += drain(&rule, &mut state, now);
+    }
+    assert_eq!((allowed, now), (29_888, 28_888 * MS));
+}
+
+#[test]
+fn a_cost_above_either_bucket_never_passes() {
+    let rule = BurstCredits::with_peak_burst(per_second(10), per_second(100), 50, 20).unwrap();
+    replay(&rule, &[(0, 21, NEVER, 20, 0), (0, 20, ALLOW, 0, 2 * S), (0, 20, deny(200 * MS), 0, ANY)]);
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let slow = per_second(10);
+    assert_eq!(BurstCredits::new(slow, slow, 5), Err(RuleError::PeakNotAboveBase));
+    assert_eq!(
+        BurstCredits::lasting(slow, per_second(20), span(1)),
+        Err(RuleError::ZeroCapacity { what: "burst" })
+    );
+}

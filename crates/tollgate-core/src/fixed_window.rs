@@ -1,0 +1,145 @@
+//! Fixed window: at most `limit` in each window, counted anew when the next one opens.
+//!
+//! - Promise: at most `limit` in each window.
+//! - Formula: allowed iff `used + cost <= limit`; `used` starts again at 0 once `now` reaches the end.
+//! - Memory: 16 bytes a key.
+//! - Overshoot: up to twice the limit in a span of one window, half on either side of its edge.
+//! - Choose another: where that doubling hurts, [`SlidingCounter`](crate::SlidingCounter) or
+//!   [`SlidingLog`](crate::SlidingLog).
+
+use std::time::Duration;
+
+use crate::rate::MAX_SPAN;
+use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
+
+/// Where windows begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// At multiples of the window's length since the epoch: the same edges for all keys.
+    Epoch,
+    /// At a key's first request: edges nobody else can predict.
+    First,
+}
+
+/// A count per window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedWindow {
+    limit: u64,  // never zero
+    window: u64, // nanoseconds; never zero
+    align: Align,
+    phase: u64, // how far into a window the clock's zero lies; below `window`
+}
+
+/// A key's window: when it ends and what was used in it.
+///
+/// Remembering the end, not an index, serves both alignments and makes a clock that steps back into an
+/// earlier window count in the newest one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    end: Timestamp,
+    used: u64,
+}
+
+impl FixedWindow {
+    /// At most `limit` in each `window`, aligned to the clock's own zero unless
+    /// [`started_at`](Self::started_at) says otherwise.
+    pub fn new(limit: u64, window: Duration, align: Align) -> Result<Self, RuleError> {
+        if limit == 0 {
+            return Err(RuleError::ZeroCapacity { what: "limit" });
+        }
+        Ok(Self { limit, window: checked_window(window)?, align, phase: 0 })
+    }
+
+    /// Tells what time it is at the clock's zero, since the Unix epoch, so that windows begin on the
+    /// minute, the hour, the day.
+    #[must_use]
+    pub fn started_at(self, since_epoch: Duration) -> Self {
+        Self { phase: phase(since_epoch, self.window), ..self }
+    }
+
+    /// What has been used of the window that holds at `now`.
+    #[inline]
+    fn used(&self, state: &Window, now: Timestamp) -> u64 {
+        if now < state.end { state.used } else { 0 }
+    }
+
+    /// The end of a window that opens with a request at `now`.
+    #[inline]
+    fn end(&self, now: Timestamp) -> Timestamp {
+        let elapsed = match self.align {
+            Align::Epoch => (now.as_nanos() % self.window + self.phase) % self.window,
+            Align::First => 0,
+        };
+        now.after(Nanos::new(self.window - elapsed))
+    }
+}
+
+/// A window's length in nanoseconds, if it has one that can be counted.
+pub(crate) fn checked_window(window: Duration) -> Result<u64, RuleError> {
+    if window.is_zero() {
+        return Err(RuleError::ZeroSpan { what: "window" });
+    }
+    if window > MAX_SPAN {
+        return Err(RuleError::TooLong { what: "window", span: window, most: MAX_SPAN });
+    }
+    Ok(Nanos::saturating_from(window).get())
+}
+
+/// How far into a window the clock's zero lies, when that zero is `since_epoch`.
+pub(crate) fn phase(since_epoch: Duration, window: u64) -> u64 {
+    (since_epoch.as_nanos() % u128::from(window)) as u64 // below `window`, so it fits
+}
+
+impl Algorithm for FixedWindow {
+    type State = Window;
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    #[inline]
+    fn test(&self, state: &Window, cost: u64, now: Timestamp) -> Outcome {
+        if cost > self.limit {
+            return Outcome::NEVER;
+        }
+        if cost > 0 && cost > self.limit.saturating_sub(self.used(state, now)) {
+            return Outcome::deny_for(state.end.since(now));
+        }
+        Outcome::ALLOW
+    }
+
+    #[inline]
+    fn spend(&self, state: &mut Window, cost: u64, now: Timestamp) {
+        if cost == 0 {
+            return;
+        }
+        if now >= state.end {
+            *state = Window { end: self.end(now), used: 0 };
+        }
+        state.used += cost;
+    }
+
+    #[inline]
+    fn status(&self, state: &Window, now: Timestamp) -> Status {
+        let used = self.used(state, now);
+        let reset_after = if used > 0 { state.end.since(now) } else { Nanos::ZERO };
+        Status { remaining: self.limit.saturating_sub(used), reset_after }
+    }
+
+    /// The count stays: a raised limit gives room at once, and a shorter window does not forgive what
+    /// was used in the longer one.
+    fn convert(&self, old: &Self, state: &mut Window, now: Timestamp) {
+        let used = old.used(state, now);
+        if used == 0 {
+            *state = Window::default();
+        } else if (self.window, self.align, self.phase) != (old.window, old.align, old.phase) {
+            // A clock that stepped back into an earlier window converts as at the start of this one.
+            let start = Timestamp::from_nanos(state.end.as_nanos().saturating_sub(old.window));
+            *state = Window { end: self.end(now.max(start)), used };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Leaky bucket as a queue: requests leave one interval apart, whatever the arrivals.
+//!
+//! - Promise: releases k apart are never closer than `floor(k * T)`; at most `capacity` places are taken.
+//! - Formula: `delay = max(tat, now) - now`; allowed iff `delay + cost * T <= capacity * T`; then
+//!   `tat = now + delay + cost * T`. A request keeps its place until `T` after its release.
+//! - Memory: 8 bytes a key. The requests themselves wait wherever the caller holds them.
+//! - Overshoot: none; the pace is exact.
+//! - Choose another: where callers cannot be made to wait, [`TokenBucket`](crate::TokenBucket).
+
+use crate::bucket::Bucket;
+use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status, Tat, Timestamp};
+
+/// A queue with `capacity` places, drained at a rate, empty when unused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeakyBucket {
+    bucket: Bucket,
+}
+
+impl LeakyBucket {
+    /// A queue of `capacity` places that lets requests go at `rate`.
+    ///
+    /// Refuses a capacity of 0, and one that takes longer to drain than the state can reach ahead.
+    pub fn new(rate: Rate, capacity: u64) -> Result<Self, RuleError> {
+        Ok(Self { bucket: Bucket::new(rate, capacity, "queue")? })
+    }
+
+    /// Decides for a schedule that reaches `ahead`, which is how long the request would wait. Allowed if
+    /// there is room, and its turn comes within `wait` ticks where that is given.
+    #[inline]
+    fn admit(&self, ahead: u64, cost: u64, wait: Option<u64>) -> Outcome {
+        if cost > self.bucket.capacity() {
+            return Outcome::NEVER;
+        }
+        if cost == 0 {
+            return Outcome::ALLOW;
+        }
+        let full = (ahead + self.bucket.span(cost)).saturating_sub(self.bucket.tolerance());
+        let late = wait.map_or(0, |wait| ahead.saturating_sub(wait));
+        match full.max(late) {
+            0 => Outcome::Allow { delay: self.bucket.nanos(ahead) },
+            short => Outcome::deny_for(self.bucket.nanos(short)),
+        }
+    }
+}
+
+impl Algorithm for LeakyBucket {
+    type State = Tat;
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.bucket.capacity()
+    }
+
+    #[inline]
+    fn test(&self, tat: &Tat, cost: u64, now: Timestamp) -> Outcome {
+        self.admit(self.bucket.ahead(*tat, now), cost, None)
+    }
+
+    #[inline]
+    fn spend(&self, tat: &mut Tat, cost: u64, now: Timestamp) {
+        self.bucket.spend(tat, self.bucket.ahead(*tat, now), cost, now);
+    }
+
+    #[inline]
+    fn status(&self, tat: &Tat, now: Timestamp) -> Status {
+        self.bucket.status(self.bucket.ahead(*tat, now))
+    }
+
+    #[inline]
+    fn decide(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Decision {
+        self.bucket.decide(tat, cost, now, |ahead| self.admit(ahead, cost, None))
+    }
+
+    /// The places taken stay taken, and nobody new leaves before those who already have their time.
+    fn convert(&self, old: &Self, tat: &mut Tat, now: Timestamp) {
+        let ahead = old.bucket.ahead(*tat, now);
+        let promised = self.bucket.same_time(ahead, &old.bucket);
+        self.bucket.reach(tat, promised.max(self.bucket.same_count(ahead, &old.bucket)), now);
+    }
+}
+
+impl Holds for LeakyBucket {
+    #[inline]
+    fn test_within(&self, tat: &Tat, cost: u64, now: Timestamp, max_wait: Nanos) -> Outcome {
+        self.admit(self.bucket.ahead(*tat, now), cost, Some(self.bucket.wait(max_wait)))
+    }
+
+    /// Any wait will do: the queue's capacity bounds it.
+    fn require_wait(&self, _max_wait: Nanos) -> Result<(), RuleError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! The algorithms of Tollgate, as pure state machines.
+//!
+//! A rule is a value that was checked when it was built. It decides a request from a key's state, a
+//! cost and the time, and touches nothing else: no clock, no lock, no I/O. The same body therefore
+//! serves every store, the gateway, the simulator and the tests.
+//!
+//! ```
+//! use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+//!
+//! let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+//! let mut state = Tat::default(); // an unused key
+//! let now = Timestamp::from_nanos(0);
+//!
+//! let decision = rule.decide(&mut state, 1, now);
+//! assert!(decision.is_allowed());
+//! assert_eq!(decision.status.remaining, 9);
+//! # Ok::<(), tollgate_core::RuleError>(())
+//! ```
+//!
+//! | to limit | use | memory a key |
+//! |---|---|---|
+//! | a rate, with bursts | [`TokenBucket`] (GCRA and the leaky-bucket meter are the same thing) | 8 bytes |
+//! | a rate, holding requests to an even pace | [`LeakyBucket`] | 8 bytes |
+//! | a rate, letting short waits through | [`MaxWait`] around either bucket | 8 bytes and one a waiting request |
+//! | a count per calendar-aligned or first-request window | [`FixedWindow`] | 16 bytes |
+//! | a count in *any* span of the window, exactly | [`SlidingLog`] | 8 bytes an admitted unit, at most the limit |
+//! | the same, nearly, for many keys | [`SlidingCounter`] | 32 bytes, and 8 a sub-window above one |
+//! | a base rate with saved-up bursts at a higher one | [`BurstCredits`] | 16 bytes |
+//!
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod bucket;
+mod burst_credits;
+mod decision;
+mod divisor;
+mod error;
+mod fixed_window;
+mod leaky_bucket;
+mod max_wait;
+mod rate;
+mod sliding_counter;
+mod sliding_log;
+#[cfg(test)]
+mod table;
+mod time;
+mod token_bucket;
+
+pub use algorithm::Algorithm;
+pub use bucket::{Holds, Tat};
+pub use burst_credits::{BurstCredits, Credits};
+pub use decision::{Decision, Outcome, Retry, Status};
+pub use error::RuleError;
+pub use fixed_window::{Align, FixedWindow, Window};
+pub use leaky_bucket::LeakyBucket;
+pub use max_wait::{MaxWait, Waiting};
+pub use rate::Rate;
+pub use sliding_counter::{Counts, Mode, SlidingCounter};
+pub use sliding_log::{Log, SlidingLog};
+pub use time::{Nanos, Timestamp};
+pub use token_bucket::TokenBucket;

@@ -1,0 +1,121 @@
+//! A bucket that lets a request wait for its turn, if the turn comes soon and few are waiting.
+//!
+//! - Promise: nobody waits longer than `max_wait`, and never more than `max_waiting` wait at once.
+//! - Formula: the bucket's, with its limit moved by `max_wait`; a request that must wait is also denied
+//!   while `max_waiting` earlier ones have not been released.
+//! - Memory: the bucket's 8 bytes, and 8 for each request that waited, at most `max_waiting`.
+//! - Overshoot: none; waiting requests are charged when they are admitted.
+//! - Choose another: the bare bucket where callers would rather hear "no" at once.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Timestamp};
+
+/// A token or leaky bucket with a bound on how long, and how many, requests may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxWait<B> {
+    bucket: B,
+    max_wait: Nanos,    // never zero
+    max_waiting: usize, // never zero
+}
+
+/// The bucket's state, and when each request that had to wait is released, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    tat: Tat,
+    releases: VecDeque<Timestamp>, // the newest `max_waiting`; some may be past, but a clock may step back
+}
+
+impl From<Tat> for Waiting {
+    /// A bucket under which nobody waits yet.
+    fn from(tat: Tat) -> Self {
+        Self { tat, releases: VecDeque::new() }
+    }
+}
+
+impl<B: Holds> MaxWait<B> {
+    /// Lets up to `max_waiting` requests wait, each at most `max_wait`.
+    ///
+    /// Refuses zero for either, and a wait too long for the bucket's state.
+    pub fn new(bucket: B, max_wait: Duration, max_waiting: u32) -> Result<Self, RuleError> {
+        if max_wait.is_zero() {
+            return Err(RuleError::ZeroSpan { what: "max_wait" });
+        }
+        if max_waiting == 0 {
+            return Err(RuleError::ZeroCapacity { what: "max_waiting" });
+        }
+        let max_wait = Nanos::saturating_from(max_wait);
+        bucket.require_wait(max_wait)?;
+        Ok(Self { bucket, max_wait, max_waiting: max_waiting as usize })
+    }
+
+    /// The bucket underneath.
+    pub const fn bucket(&self) -> &B {
+        &self.bucket
+    }
+
+    /// As [`Algorithm::test`], for a caller that would wait less than `max_wait`.
+    #[inline]
+    pub fn test_within(&self, state: &Waiting, cost: u64, now: Timestamp, max_wait: Nanos) -> Outcome {
+        let outcome = self.bucket.test_within(&state.tat, cost, now, max_wait.min(self.max_wait));
+        let Some(crowded) = self.crowded_until(state, now) else {
+            return outcome;
+        };
+        // While somebody still waits, every newcomer would have to: turns come in order.
+        match outcome {
+            Outcome::Allow { .. } if cost == 0 => outcome,
+            Outcome::Allow { .. } => Outcome::deny_for(crowded),
+            Outcome::Deny { retry } => Outcome::Deny { retry: retry.max(Retry::After(crowded)) },
+        }
+    }
+
+    /// How long `max_waiting` requests will still be waiting, if they are.
+    #[inline]
+    fn crowded_until(&self, state: &Waiting, now: Timestamp) -> Option<Nanos> {
+        let makes_room = state.releases.len().checked_sub(self.max_waiting)?;
+        let release = state.releases[makes_room];
+        (release > now).then(|| release.since(now))
+    }
+}
+
+impl<B: Holds> Algorithm for MaxWait<B> {
+    type State = Waiting;
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.bucket.capacity()
+    }
+
+    #[inline]
+    fn test(&self, state: &Waiting, cost: u64, now: Timestamp) -> Outcome {
+        self.test_within(state, cost, now, self.max_wait)
+    }
+
+    #[inline]
+    fn spend(&self, state: &mut Waiting, cost: u64, now: Timestamp) {
+        let outcome = self.bucket.test_within(&state.tat, cost, now, self.max_wait);
+        self.bucket.spend(&mut state.tat, cost, now);
+        if let Outcome::Allow { delay } = outcome
+            && !delay.is_zero()
+        {
+            while state.releases.len() >= self.max_waiting {
+                state.releases.pop_front();
+            }
+            state.releases.push_back(now.after(delay));
+        }
+    }
+
+    #[inline]
+    fn status(&self, state: &Waiting, now: Timestamp) -> Status {
+        self.bucket.status(&state.tat, now)
+    }
+
+    /// Converts the bucket. Those who wait keep the time they were given.
+    fn convert(&self, old: &Self, state: &mut Waiting, now: Timestamp) {
+        self.bucket.convert(&old.bucket, &mut state.tat, now);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::table::*;
+use crate::{LeakyBucket, TokenBucket};
+
+#[test]
+fn a_request_waits_for_a_token_that_comes_in_time() {
+    let bucket = TokenBucket::new(per_second(10), 2).unwrap();
+    let rule = MaxWait::new(bucket, span(250 * MS), 100).unwrap();
+    replay(
+        &rule,
+        &[
+            (0, 2, ALLOW, 0, 200 * MS),
+            (0, 1, allow_after(100 * MS), 0, 300 * MS),
+            (0, 1, allow_after(200 * MS), 0, 400 * MS),
+            (0, 1, deny(50 * MS), 0, 400 * MS),
+            (0, 3, NEVER, 0, ANY),
+            (0, 0, ALLOW, 0, ANY),
+            (50 * MS, 1, allow_after(250 * MS), 0, 450 * MS),
+            (500 * MS, 1, ALLOW, 1, 100 * MS),
+        ],
+    );
+}
+
+#[test]
+fn no_more_wait_than_may_whatever_they_cost() {
+    let bucket = TokenBucket::new(per_second(10), 10).unwrap();
+    let rule = MaxWait::new(bucket, span(10 * S), 2).unwrap();
+    let mut state = replay(
+        &rule,
+        &[
+            (0, 10, ALLOW, 0, S),
+            (0, 5, allow_after(500 * MS), 0, 1500 * MS),
+            (0, 1, allow_after(600 * MS), 0, 1600 * MS),
+            (0, 1, deny(500 * MS), 0, ANY),
+            (499_999_999, 1, deny(1), 0, ANY),
+            (500 * MS, 1, allow_after(200 * MS), 0, ANY),
+            (500 * MS, 1, deny(100 * MS), 0, ANY),
+            // A clock that steps back finds them waiting again.
+            (400 * MS, 1, deny(200 * MS), 0, ANY),
+        ],
+    );
+    // Once nobody waits, a token is there.
+    replay_on(&rule, &mut state, &[(800 * MS, 1, ALLOW, 0, ANY)]);
+}
+
+#[test]
+fn a_leaky_bucket_refuses_what_would_wait_too_long() {
+    let bucket = LeakyBucket::new(per_second(1), 50).unwrap();
+    let rule = MaxWait::new(bucket, span(10 * S), 100).unwrap();
+    let mut state = Waiting::default();
+    for i in 0..=10 {
+        replay_on(&rule, &mut state, &[(0, 1, allow_after(i * S), 50 - i - 1, ANY)]);
+    }
+    replay_on(&rule, &mut state, &[(0, 1, deny(S), 39, 11 * S)]);
+
+    let crowded = MaxWait::new(bucket, span(10 * S), 3).unwrap();
+    let rows =
+        [(0, 1, ALLOW, ANY, ANY), (0, 1, allow_after(S), ANY, ANY), (0, 1, allow_after(2 * S), ANY, ANY)];
+    let mut state = replay(&crowded, &rows);
+    replay_on(&crowded, &mut state, &[(0, 1, allow_after(3 * S), ANY, ANY), (0, 1, deny(S), ANY, ANY)]);
+}
+
+#[test]
+fn a_caller_may_be_less_patient() {
+    let bucket = TokenBucket::new(per_second(10), 1).unwrap();
+    let rule = MaxWait::new(bucket, span(S), 100).unwrap();
+    let state = replay(&rule, &[(0, 1, ALLOW, 0, ANY)]);
+    assert_eq!(rule.test_within(&state, 1, at(0), Nanos::new(99 * MS)), deny(MS));
+    assert_eq!(rule.test_within(&state, 1, at(0), Nanos::new(100 * MS)), allow_after(100 * MS));
+    assert_eq!(rule.test_within(&state, 1, at(0), Nanos::new(u64::MAX)), allow_after(100 * MS));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let bucket = TokenBucket::new(per_second(10), 1).unwrap();
+    assert_eq!(MaxWait::new(bucket, Duration::ZERO, 1), Err(RuleError::ZeroSpan { what: "max_wait" }));
+    assert_eq!(MaxWait::new(bucket, span(1), 0), Err(RuleError::ZeroCapacity { what: "max_waiting" }));
+    assert!(matches!(MaxWait::new(bucket, Duration::MAX, 1), Err(RuleError::TooLong { .. })));
+}
+
+#[test]
+fn those_who_wait_keep_their_time_when_numbers_change() {
+    let slow = MaxWait::new(TokenBucket::new(per_second(10), 1).unwrap(), span(S), 100).unwrap();
+    let fast = MaxWait::new(TokenBucket::new(per_second(100), 1).unwrap(), span(S), 3).unwrap();
+    let mut state = Waiting::default();
+    for i in 0..=3 {
+        replay_on(&slow, &mut state, &[(0, 1, allow_after(i * 100 * MS), 0, ANY)]);
+    }
+    fast.convert(&slow, &mut state, at(0));
+    // Three still wait, which is now the most; the next leaves after the last of them, at the new pace.
+    replay_on(&fast, &mut state, &[(0, 1, deny(100 * MS), 0, ANY)]);
+    replay_on(&fast, &mut state, &[(100 * MS, 1, allow_after(210 * MS), 0, ANY)]);
+}

@@ -1,0 +1,99 @@
+//! How fast tokens come.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use crate::divisor::Divisor;
+use crate::{Nanos, RuleError};
+
+/// The finest piece of a nanosecond a schedule is kept in, for rates that do not divide evenly.
+const FINEST: u64 = 64;
+
+/// A number of tokens per period, such as 100 per minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    tokens: u64, // never zero
+    period: u64, // nanoseconds; never zero
+}
+
+impl Rate {
+    /// `tokens` per `period`.
+    pub fn new(tokens: u64, period: Duration) -> Result<Self, RuleError> {
+        if tokens == 0 {
+            return Err(RuleError::ZeroRate);
+        }
+        if period.is_zero() {
+            return Err(RuleError::ZeroPeriod);
+        }
+        if period > MAX_SPAN {
+            return Err(RuleError::TooLong { what: "rate's period", span: period, most: MAX_SPAN });
+        }
+        let rate = Self { tokens, period: Nanos::saturating_from(period).get() };
+        rate.interval()?;
+        Ok(rate)
+    }
+
+    /// `tokens` a second.
+    pub fn per_second(tokens: u64) -> Result<Self, RuleError> {
+        Self::new(tokens, Duration::from_secs(1))
+    }
+
+    /// The tokens that come in one period: the burst people mean when they name none.
+    pub const fn tokens(self) -> u64 {
+        self.tokens
+    }
+
+    /// The period, as it was given.
+    pub const fn period(self) -> Duration {
+        Duration::from_nanos(self.period)
+    }
+
+    /// Whether this rate is faster than `other`.
+    pub(crate) fn is_above(self, other: Self) -> bool {
+        u128::from(self.tokens) * u128::from(other.period)
+            > u128::from(other.tokens) * u128::from(self.period)
+    }
+
+    /// The time between two tokens, exact where the schedule can hold it and rounded up where not.
+    pub(crate) fn interval(self) -> Result<Interval, RuleError> {
+        let divisor = gcd(self.tokens, self.period);
+        let (tokens, period) = (self.tokens / divisor, self.period / divisor);
+        if tokens <= FINEST {
+            return Ok(Interval::new(period, tokens));
+        }
+        if tokens > period {
+            return Err(RuleError::TooFast { tokens: self.tokens, period: self.period() });
+        }
+        // At most `period`, which fits, since tokens > FINEST.
+        let ticks = (u128::from(FINEST) * u128::from(period)).div_ceil(u128::from(tokens)) as u64;
+        Ok(Interval::new(ticks, FINEST))
+    }
+}
+
+/// The longest span a rule may have: 146 years, so that sums of two still fit the word.
+pub(crate) const MAX_SPAN: Duration = Duration::from_nanos(1 << 62);
+
+/// The time between two tokens: `ticks` pieces of a nanosecond cut into `per_nano`.
+///
+/// 3 a second is one token each 333 333 333⅓ ns. Kept in thirds of a nanosecond that is 10⁹ ticks,
+/// exactly, and no error adds up. A rate that would need more than 64 pieces is rounded up to 1/64 ns:
+/// at 1000 a second slow by 16 in 10⁹, and never fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    pub(crate) ticks: Divisor,
+    pub(crate) per_nano: Divisor, // 1..=64
+}
+
+impl Interval {
+    fn new(ticks: u64, per_nano: u64) -> Self {
+        let divisor = |n| Divisor::new(NonZeroU64::new(n).expect("a rate has tokens and a period"));
+        Self { ticks: divisor(ticks), per_nano: divisor(per_nano) }
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

@@ -1,0 +1,317 @@
+//! Sliding window, counted: one counter a sub-window instead of one entry a request.
+//!
+//! The window of length W is cut into N sub-windows of w = W/N. `full` is what the N newest hold, `old`
+//! what the one before them holds, of which a part still lies in the window; e is how far `now` is into
+//! the current sub-window. The modes differ in how `old` weighs:
+//!
+//! | mode | allowed iff | in any span of W at most |
+//! |---|---|---|
+//! | [`Mode::Strict`] | `old + full + cost <= limit` | `limit`; acts as a window of up to W + w |
+//! | [`Mode::Interpolate`] | `old * (w-e)/w + full + cost <= limit` | `2 * limit - 1`, yet only `limit` in W - w |
+//! | [`Mode::Lenient`] | `full + cost <= limit` | `2 * limit` |
+//!
+//! - Memory: 32 bytes a key for N = 1, and 8 a counter above that.
+//! - Choose another: for small limits the exact [`SlidingLog`](crate::SlidingLog) costs little more.
+//!
+//! Time is counted in pieces of 1/N ns, of which a sub-window has exactly W, so that an N which does not
+//! divide W loses nothing.
+
+use std::time::Duration;
+
+use crate::fixed_window::{checked_window, phase};
+use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
+
+/// How the sub-window that is leaving weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By the part of it that is still in the window, as if its requests had come evenly.
+    Interpolate,
+    /// Fully: never more than the limit in any span of the window.
+    Strict,
+    /// Not at all.
+    Lenient,
+}
+
+/// At most about `limit` in any span of `window`; see the module for what each mode promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingCounter {
+    limit: u64,   // never zero
+    window: u64,  // nanoseconds; also the pieces in a sub-window; never zero
+    buckets: u64, // N; never zero
+    mode: Mode,
+    phase: u64, // how far into a window the clock's zero lies; below `window`
+}
+
+/// What each of the newest N + 1 sub-windows holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    newest: u64, // number of the newest sub-window that holds anything
+    ring: Ring,  // sub-window i is at i mod (N + 1)
+}
+
+/// Two counters in place, more on the heap: N = 1 is by far the most common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Ring {
+    Two([u64; 2]),
+    More(Box<[u64]>),
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self::Two([0; 2])
+    }
+}
+
+/// A key's counts as they stand in one sub-window.
+#[derive(Clone, Copy)]
+struct View {
+    index: u64, // the sub-window
+    into: u64,  // e, in pieces
+    old: u64,
+    full: u64,
+}
+
+impl SlidingCounter {
+    /// At most `limit` in `window`, cut into `buckets` sub-windows aligned to the clock's zero unless
+    /// [`started_at`](Self::started_at) says otherwise.
+    ///
+    /// Refuses zero for any, and sub-windows shorter than a nanosecond.
+    pub fn new(limit: u64, window: Duration, buckets: u32, mode: Mode) -> Result<Self, RuleError> {
+        if limit == 0 {
+            return Err(RuleError::ZeroCapacity { what: "limit" });
+        }
+        if limit > MAX_LIMIT {
+            return Err(RuleError::TooLarge { what: "limit", found: limit, most: MAX_LIMIT });
+        }
+        let window = checked_window(window)?;
+        let most = u32::try_from(window).unwrap_or(u32::MAX).min(MAX_BUCKETS);
+        if buckets == 0 || buckets > most {
+            return Err(RuleError::Buckets { found: buckets, most });
+        }
+        Ok(Self { limit, window, buckets: buckets.into(), mode, phase: 0 })
+    }
+
+    /// Tells what time it is at the clock's zero, since the Unix epoch, so that sub-windows begin on
+    /// the minute, the hour, the day.
+    #[must_use]
+    pub fn started_at(self, since_epoch: Duration) -> Self {
+        Self { phase: phase(since_epoch, self.window), ..self }
+    }
+
+    #[inline]
+    fn allows(&self, view: View, cost: u64) -> bool {
+        self.weighed(view) + cost <= self.limit
+    }
+
+    /// What the window holds by this mode's reckoning, rounded up: whole costs fit under a whole limit
+    /// exactly when they fit with the fraction.
+    #[inline]
+    fn weighed(&self, view: View) -> u64 {
+        match self.mode {
+            Mode::Strict => view.old + view.full,
+            Mode::Lenient => view.full,
+            Mode::Interpolate => mul_div_ceil(view.old, self.window - view.into, self.window) + view.full,
+        }
+    }
+
+    /// The counts as they stand at `now`. A moment before the newest sub-window counts as its start.
+    #[inline]
+    fn view(&self, counts: &Counts, now: Timestamp) -> View {
+        let (index, into) = self.locate(now);
+        let (index, into) = if index < counts.newest { (counts.newest, 0) } else { (index, into) };
+        let (old, full) = counts.sums(index, self.buckets);
+        View { index, into, old, full }
+    }
+
+    /// The view at the start of the next sub-window: the oldest of `full` becomes `old`.
+    #[inline]
+    fn roll(&self, counts: &Counts, view: View) -> View {
+        let index = view.index + 1;
+        let old = index.checked_sub(self.buckets).map_or(0, |i| counts.held(i, self.buckets));
+        View { index, into: 0, old, full: view.full - old }
+    }
+
+    /// The sub-window of `now` and the pieces into it.
+    #[inline]
+    fn locate(&self, now: Timestamp) -> (u64, u64) {
+        // In 64 bits for the first 584/N years of the clock; division in 128 is several times slower.
+        let aligned =
+            now.as_nanos().checked_add(self.phase).and_then(|nanos| nanos.checked_mul(self.buckets));
+        if let Some(pieces) = aligned {
+            return ((pieces / self.window).min(LAST), pieces % self.window);
+        }
+        let (pieces, window) = (self.pieces(now), u128::from(self.window));
+        (u64::try_from(pieces / window).map_or(LAST, |index| index.min(LAST)), (pieces % window) as u64)
+    }
+
+    /// The wait from `now` until `into` pieces of sub-window `index` have passed.
+    #[inline]
+    fn until(&self, now: Timestamp, index: u64, into: u64) -> Nanos {
+        let target = u128::from(index) * u128::from(self.window) + u128::from(into);
+        let pieces = target.saturating_sub(self.pieces(now));
+        Nanos::new(div_ceil(pieces, self.buckets))
+    }
+
+    /// The first moment of sub-window `index`; zero if it began before the clock.
+    #[inline]
+    fn start(&self, index: u64) -> Timestamp {
+        Timestamp::default().after(self.until(Timestamp::default(), index, 0))
+    }
+
+    #[inline]
+    fn pieces(&self, now: Timestamp) -> u128 {
+        (u128::from(now.as_nanos()) + u128::from(self.phase)) * u128::from(self.buckets)
+    }
+}
+
+/// `a * b / c`, rounded up; only where that is at most `a` or `b`, so that it fits.
+#[inline]
+fn mul_div_ceil(a: u64, b: u64, c: u64) -> u64 {
+    div_ceil(u128::from(a) * u128::from(b), c)
+}
+
+/// Division in 64 bits where the numbers allow, as they nearly always do: in 128 it is a call.
+#[inline]
+fn div_ceil(a: u128, b: u64) -> u64 {
+    match u64::try_from(a) {
+        Ok(a) => a.div_ceil(b),
+        Err(_) => u64::try_from(a.div_ceil(b.into())).unwrap_or(u64::MAX),
+    }
+}
+
+/// The most sub-windows. Every decision adds them up, so a few dozen are the sensible number.
+const MAX_BUCKETS: u32 = 1 << 16;
+
+/// The last sub-window there is, so that those after it can still be numbered. Only sub-windows of a
+/// nanosecond or two come that far, after 292 years.
+const LAST: u64 = 1 << 63;
+
+/// The largest limit: three counts of it still add up in 64 bits.
+const MAX_LIMIT: u64 = 1 << 62;
+
+impl Counts {
+    /// `old` and `full` as seen from sub-window `index`, which is not before the newest.
+    #[inline]
+    fn sums(&self, index: u64, buckets: u64) -> (u64, u64) {
+        let passed = index - self.newest;
+        match &self.ring {
+            _ if passed > buckets => (0, 0),
+            Ring::Two(ring) => {
+                let [newest, before] =
+                    [ring[(self.newest % 2) as usize], ring[((self.newest + 1) % 2) as usize]];
+                if passed == 0 { (before, newest) } else { (newest, 0) }
+            }
+            Ring::More(ring) => {
+                // The slots after the newest hold the oldest: first those that have left since.
+                let slot = |i: u64| ring[((self.newest + i) % ring.len() as u64) as usize];
+                let left: u64 = (1..=passed).map(slot).sum();
+                let old = slot(passed + 1);
+                (old, ring.iter().sum::<u64>() - left - old)
+            }
+        }
+    }
+
+    /// What sub-window `i` holds; nothing if it is newer than the newest or older than the ring.
+    #[inline]
+    fn held(&self, i: u64, buckets: u64) -> u64 {
+        if i > self.newest || self.newest - i > buckets {
+            return 0;
+        }
+        match &self.ring {
+            Ring::Two(ring) => ring[(i % 2) as usize],
+            Ring::More(ring) => ring[(i % ring.len() as u64) as usize],
+        }
+    }
+
+    /// The counter of sub-window `index`, which becomes the newest: those between start again at 0.
+    #[inline]
+    fn open(&mut self, index: u64, buckets: u64) -> &mut u64 {
+        let slots = buckets + 1;
+        if buckets > 1 && matches!(self.ring, Ring::Two(_)) {
+            self.ring = Ring::More(vec![0; slots as usize].into());
+        }
+        let ring: &mut [u64] = match &mut self.ring {
+            Ring::Two(ring) => ring,
+            Ring::More(ring) => ring,
+        };
+        let passed = (index - self.newest).min(slots);
+        for i in (index - passed + 1)..=index {
+            ring[(i % slots) as usize] = 0;
+        }
+        self.newest = index;
+        &mut ring[(index % slots) as usize]
+    }
+}
+
+impl Algorithm for SlidingCounter {
+    type State = Counts;
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    #[inline]
+    fn test(&self, counts: &Counts, cost: u64, now: Timestamp) -> Outcome {
+        if cost == 0 {
+            return Outcome::ALLOW;
+        }
+        if cost > self.limit {
+            return Outcome::NEVER;
+        }
+        let mut view = self.view(counts, now);
+        if self.allows(view, cost) {
+            return Outcome::ALLOW;
+        }
+        // Nothing changes within a sub-window but the weight of `old`, so go from edge to edge until
+        // what is left over is `old`'s to free.
+        while view.full + cost > self.limit || (self.mode == Mode::Strict && !self.allows(view, cost)) {
+            view = self.roll(counts, view);
+        }
+        let excess = (view.old + view.full + cost).saturating_sub(self.limit);
+        let into = match self.mode {
+            Mode::Interpolate if excess > 0 => mul_div_ceil(self.window, excess, view.old),
+            _ => 0,
+        };
+        Outcome::deny_for(self.until(now, view.index, into))
+    }
+
+    #[inline]
+    fn spend(&self, counts: &mut Counts, cost: u64, now: Timestamp) {
+        if cost == 0 {
+            return;
+        }
+        let index = self.locate(now).0.max(counts.newest);
+        *counts.open(index, self.buckets) += cost;
+    }
+
+    #[inline]
+    fn status(&self, counts: &Counts, now: Timestamp) -> Status {
+        let view = self.view(counts, now);
+        let lasts = if self.mode == Mode::Lenient { self.buckets } else { self.buckets + 1 };
+        let reset_after = if counts.held(counts.newest, self.buckets) > 0 {
+            self.until(now, counts.newest + lasts, 0)
+        } else {
+            Nanos::ZERO
+        };
+        Status { remaining: self.limit.saturating_sub(self.weighed(view)), reset_after }
+    }
+
+    /// The counts stay. Where the sub-windows change, all that still counts moves into the newest: it
+    /// is remembered a little longer, never forgiven.
+    fn convert(&self, old: &Self, counts: &mut Counts, now: Timestamp) {
+        if (self.window, self.buckets, self.phase) == (old.window, old.buckets, old.phase) {
+            return;
+        }
+        let view = old.view(counts, now);
+        let now = now.max(old.start(view.index));
+        let held = old.weighed(view);
+        *counts = Counts::default();
+        if held > 0 {
+            *counts.open(self.locate(now).0, self.buckets) = held;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Sliding window, exact: the time of every admitted unit is kept.
+//!
+//! - Promise: in every span `(t - window, t]`, admitted cost is at most `limit`.
+//! - Formula: with room in the log for all but k units of the cost, allowed iff the k-th oldest entry
+//!   has left the window. No scan: entries are in order.
+//! - Memory: 8 bytes an admitted unit, at most `limit` of them, whatever the traffic.
+//! - Overshoot: none.
+//! - Choose another: for large limits, [`SlidingCounter`](crate::SlidingCounter) in strict mode.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::fixed_window::checked_window;
+use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
+
+/// At most `limit` in any span of `window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    limit: usize,  // never zero
+    window: Nanos, // never zero
+}
+
+/// When each admitted unit came, oldest first: the newest `limit` of them at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    times: VecDeque<Timestamp>,
+}
+
+impl Log {
+    /// How many units are remembered, some of them perhaps no longer counted.
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    /// The entries for which there is memory.
+    pub fn allocated(&self) -> usize {
+        self.times.capacity()
+    }
+
+    /// The time a request is decided at: one that is stamped before the newest entry counts as made
+    /// with it, or the log would lose its order and a clock stepping back would gain room.
+    #[inline]
+    fn effective(&self, now: Timestamp) -> Timestamp {
+        self.times.back().map_or(now, |&newest| newest.max(now))
+    }
+}
+
+impl SlidingLog {
+    /// At most `limit` in any span of `window`.
+    ///
+    /// Refuses zero for either and, since each unit takes memory, a limit above 2^32 - 1.
+    pub fn new(limit: u64, window: Duration) -> Result<Self, RuleError> {
+        if limit == 0 {
+            return Err(RuleError::ZeroCapacity { what: "limit" });
+        }
+        let too_large = RuleError::TooLarge { what: "limit", found: limit, most: u32::MAX.into() };
+        let limit = u32::try_from(limit).map_err(|_| too_large)? as usize;
+        Ok(Self { limit, window: Nanos::new(checked_window(window)?) })
+    }
+
+    /// Whether an entry no longer counts. The window is half open: of age exactly `window` is out.
+    #[inline]
+    fn has_left(&self, entry: Timestamp, now: Timestamp) -> bool {
+        now.since(entry) >= self.window
+    }
+
+    /// How many entries count at `now`.
+    #[inline]
+    fn counted(&self, log: &Log, now: Timestamp) -> usize {
+        log.len() - self.left(log, log.effective(now))
+    }
+
+    /// How many entries no longer count. They are in order, so a binary search finds it; most often
+    /// the oldest still counts and none is needed.
+    #[inline]
+    fn left(&self, log: &Log, now: Timestamp) -> usize {
+        match log.times.front() {
+            Some(&oldest) if self.has_left(oldest, now) => {
+                log.times.partition_point(|&entry| self.has_left(entry, now))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Makes room for `cost` more entries, at most `limit` in all, doubling so that it is seldom done.
+    fn reserve(&self, log: &mut Log, cost: usize, now: Timestamp) {
+        let needed = log.len() + cost;
+        if needed <= log.times.capacity() && needed <= self.limit {
+            return;
+        }
+        log.times.drain(..self.left(log, now));
+        let needed = log.len() + cost;
+        if needed > log.times.capacity() {
+            let wanted = needed.max(2 * log.times.capacity()).min(self.limit);
+            log.times.reserve_exact(wanted - log.len());
+        }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.limit as u64
+    }
+
+    #[inline]
+    fn test(&self, log: &Log, cost: u64, now: Timestamp) -> Outcome {
+        if cost > self.capacity() {
+            return Outcome::NEVER;
+        }
+        let room = self.limit.saturating_sub(log.len()) as u64;
+        let Some(must_leave) = cost.checked_sub(room + 1) else {
+            return Outcome::ALLOW;
+        };
+        let entry = log.times[must_leave as usize];
+        if self.has_left(entry, log.effective(now)) {
+            return Outcome::ALLOW;
+        }
+        Outcome::deny_for(entry.after(self.window).since(now))
+    }
+
+    #[inline]
+    fn spend(&self, log: &mut Log, cost: u64, now: Timestamp) {
+        if cost == 0 {
+            return;
+        }
+        let now = log.effective(now);
+        self.reserve(log, cost as usize, now);
+        log.times.extend(std::iter::repeat_n(now, cost as usize));
+    }
+
+    #[inline]
+    fn status(&self, log: &Log, now: Timestamp) -> Status {
+        let counted = self.counted(log, now);
+        let newest = log.times.back().filter(|_| counted > 0);
+        Status {
+            remaining: self.limit.saturating_sub(counted) as u64,
+            reset_after: newest.map_or(Nanos::ZERO, |&newest| newest.after(self.window).since(now)),
+        }
+    }
+
+    /// What counted still counts. Where the window shrinks, entries keep their place in it instead of
+    /// their age, or all that is older than the new window would be forgiven at once.
+    fn convert(&self, old: &Self, log: &mut Log, now: Timestamp) {
+        let counted = old.counted(log, now);
+        log.times.drain(..log.len() - counted.min(self.limit));
+        if self.window < old.window {
+            let now = log.effective(now);
+            for entry in &mut log.times {
+                let age = u128::from(now.since(*entry).get()) * u128::from(self.window.get())
+                    / u128::from(old.window.get());
+                *entry = Timestamp::from_nanos(now.as_nanos() - age as u64); // below the old age, so it fits
+            }
+        }
+        log.times.shrink_to(self.limit);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Token bucket: at most `burst` at once and `rate` in the long run.
+//!
+//! The same mechanism is known as GCRA and as the leaky bucket used as a meter.
+//!
+//! - Promise: in every span of length d, admitted cost is at most `burst + d * rate`.
+//! - Formula: `new = max(tat, now) + cost * T`; allowed iff `new - now <= burst * T`; then `tat = new`.
+//! - Memory: 8 bytes a key.
+//! - Overshoot: none; the burst is the most that can come at once.
+//! - Choose another: for an even pace downstream, [`LeakyBucket`](crate::LeakyBucket); for "n in any
+//!   minute" promised to a partner, [`SlidingLog`](crate::SlidingLog).
+
+use crate::bucket::Bucket;
+use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status, Tat, Timestamp};
+
+/// A token bucket, full when unused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    bucket: Bucket,
+}
+
+impl TokenBucket {
+    /// A bucket that holds `burst` tokens and gains them at `rate`.
+    ///
+    /// Refuses a burst of 0, and one that takes longer to refill than the state can reach ahead:
+    /// 146 years at rates that divide a nanosecond, less by up to 64 at others.
+    pub fn new(rate: Rate, burst: u64) -> Result<Self, RuleError> {
+        Ok(Self { bucket: Bucket::new(rate, burst, "burst")? })
+    }
+
+    /// Gives the key as many tokens as it had under `old`, at most the burst. Waits already promised are
+    /// kept in time as well as in tokens, so that a faster rate does not let newcomers overtake.
+    pub(crate) fn keep_tokens(&self, old: &Self, tat: &mut Tat, now: Timestamp) {
+        let ahead = old.bucket.ahead(*tat, now);
+        let owed = ahead.saturating_sub(old.bucket.tolerance());
+        let promised = match owed {
+            0 => 0,
+            _ => self.bucket.tolerance() + self.bucket.same_time(owed, &old.bucket),
+        };
+        self.bucket.reach(tat, promised.max(self.bucket.same_tokens(ahead, &old.bucket)), now);
+    }
+
+    /// Decides for a schedule that reaches `ahead`. Allowed if with the request it reaches at most `wait`
+    /// ticks beyond the burst.
+    #[inline]
+    fn admit(&self, ahead: u64, cost: u64, wait: u64) -> Outcome {
+        if cost > self.bucket.capacity() {
+            return Outcome::NEVER;
+        }
+        let short = (ahead + self.bucket.span(cost)).saturating_sub(self.bucket.tolerance());
+        if cost == 0 || short == 0 {
+            return Outcome::ALLOW;
+        }
+        if short > wait {
+            return Outcome::deny_for(self.bucket.nanos(short - wait));
+        }
+        Outcome::Allow { delay: self.bucket.nanos(short) }
+    }
+}
+
+impl Algorithm for TokenBucket {
+    type State = Tat;
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.bucket.capacity()
+    }
+
+    #[inline]
+    fn test(&self, tat: &Tat, cost: u64, now: Timestamp) -> Outcome {
+        self.admit(self.bucket.ahead(*tat, now), cost, 0)
+    }
+
+    #[inline]
+    fn spend(&self, tat: &mut Tat, cost: u64, now: Timestamp) {
+        self.bucket.spend(tat, self.bucket.ahead(*tat, now), cost, now);
+    }
+
+    #[inline]
+    fn status(&self, tat: &Tat, now: Timestamp) -> Status {
+        self.bucket.status(self.bucket.ahead(*tat, now))
+    }
+
+    #[inline]
+    fn decide(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Decision {
+        self.bucket.decide(tat, cost, now, |ahead| self.admit(ahead, cost, 0))
+    }
+
+    /// The tokens stay, at most the new burst of them.
+    fn convert(&self, old: &Self, tat: &mut Tat, now: Timestamp) {
+        if old.is_unused(tat, now) {
+            *tat = Tat::default();
+        } else {
+            self.keep_tokens(old, tat, now);
+        }
+    }
+}
+
+impl Holds for TokenBucket {
+    #[inline]
+    fn test_within(&self, tat: &Tat, cost: u64, now: Timestamp, max_wait: Nanos) -> Outcome {
+        self.admit(self.bucket.ahead(*tat, now), cost, self.bucket.wait(max_wait))
+    }
+
+    fn require_wait(&self, max_wait: Nanos) -> Result<(), RuleError> {
+        self.bucket.require_wait(max_wait)
+    }
+}
+
+#[cfg(test)]
+mod tests;
