@@ -7,7 +7,7 @@ use crate::{Decision, Outcome, RuleError, Status, Timestamp};
 /// A rule: how to decide a request from a key's state, a cost and the time.
 ///
 /// `test` and `spend` are apart so that several limits can all be asked before any is charged
-/// (a plan). A denied request changes nothing because `test` cannot.
+/// ([`crate::decide_all`]). A denied request changes nothing because `test` cannot.
 ///
 /// `State::default()` is an unused key. A state that [`is_unused`](Self::is_unused) may be thrown
 /// away at any time: the default decides the same.

@@ -26,19 +26,24 @@
 //! | a count in *any* span of the window, exactly | [`SlidingLog`] | 8 bytes an admitted unit, at most the limit |
 //! | the same, nearly, for many keys | [`SlidingCounter`] | 32 bytes, and 8 a sub-window above one |
 //! | a base rate with saved-up bursts at a higher one | [`BurstCredits`] | 16 bytes |
+//! | requests in flight | [`Concurrency`] | 32 bytes a holder |
 //!
+//! [`decide_all`] charges several limits or none.
 #![forbid(unsafe_code)]
 
 mod algorithm;
 mod bucket;
 mod burst_credits;
+mod concurrency;
 mod decision;
 mod divisor;
 mod error;
 mod fixed_window;
 mod leaky_bucket;
 mod max_wait;
+mod plan;
 mod rate;
+mod rule;
 mod sliding_counter;
 mod sliding_log;
 #[cfg(test)]
@@ -49,12 +54,15 @@ mod token_bucket;
 pub use algorithm::Algorithm;
 pub use bucket::{Holds, Tat};
 pub use burst_credits::{BurstCredits, Credits};
+pub use concurrency::{Concurrency, PermitId, Permits};
 pub use decision::{Decision, Outcome, Retry, Status};
 pub use error::RuleError;
 pub use fixed_window::{Align, FixedWindow, Window};
 pub use leaky_bucket::LeakyBucket;
 pub use max_wait::{MaxWait, Waiting};
+pub use plan::{Plan, Verdict, decide_all};
 pub use rate::Rate;
+pub use rule::{Rule, State};
 pub use sliding_counter::{Counts, Mode, SlidingCounter};
 pub use sliding_log::{Log, SlidingLog};
 pub use time::{Nanos, Timestamp};

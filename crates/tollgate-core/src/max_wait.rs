@@ -27,6 +27,12 @@ pub struct Waiting {
     releases: VecDeque<Timestamp>, // the newest `max_waiting`; some may be past, but a clock may step back
 }
 
+impl Waiting {
+    pub(crate) const fn tat(&self) -> Tat {
+        self.tat
+    }
+}
+
 impl From<Tat> for Waiting {
     /// A bucket under which nobody waits yet.
     fn from(tat: Tat) -> Self {

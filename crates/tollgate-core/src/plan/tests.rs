@@ -1,0 +1,124 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::table::*;
+use crate::{Concurrency, FixedWindow, PermitId, Rule, State, TokenBucket};
+
+/// Rules side by side, each with a state of its own and a cost.
+struct Limits(Vec<(Rule, State, u64)>);
+
+impl Plan for Limits {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn test(&self, i: usize, now: Timestamp) -> Outcome {
+        let (rule, state, cost) = &self.0[i];
+        rule.test(state, *cost, now)
+    }
+
+    fn spend(&mut self, i: usize, now: Timestamp) {
+        let (rule, state, cost) = &mut self.0[i];
+        rule.spend(state, PermitId(0), *cost, now);
+    }
+
+    fn status(&self, i: usize, now: Timestamp) -> Status {
+        self.0[i].0.status(&self.0[i].1, now)
+    }
+}
+
+fn limits<const N: usize>(rules: [Rule; N]) -> Limits {
+    Limits(rules.map(|rule| (rule, State::default(), 1)).into())
+}
+
+fn decide(limits: &mut Limits, now: u64) -> (Verdict, Vec<Decision>) {
+    let mut decisions = vec![Decision::default(); limits.len()];
+    (decide_all(limits, at(now), &mut decisions), decisions)
+}
+
+fn bucket(rate: u64, burst: u64) -> Rule {
+    Rule::TokenBucket(TokenBucket::new(per_second(rate), burst).unwrap())
+}
+
+#[test]
+fn ml_1_a_denial_charges_nobody() {
+    let mut limits = limits([bucket(1, 1), bucket(10, 10)]);
+    let (verdict, _) = decide(&mut limits, 0);
+    assert_eq!((verdict.outcome, verdict.remaining, verdict.reported), (ALLOW, Some(0), Some(0)));
+    for _ in 0..4 {
+        let before = limits.0.clone();
+        let (verdict, decisions) = decide(&mut limits, 0);
+        assert_eq!((verdict.outcome, verdict.remaining, verdict.reported), (deny(S), Some(0), Some(0)));
+        assert_eq!(decisions[1].status.remaining, 9);
+        assert!(decisions[1].is_allowed());
+        assert_eq!(limits.0, before);
+    }
+}
+
+#[test]
+fn ml_2_the_longest_wait_is_the_answer() {
+    let window = |window| FixedWindow::new(1, span(window), crate::Align::First).unwrap();
+    let mut limits = limits([200 * MS, 3 * S, S].map(|wait| Rule::FixedWindow(window(wait))));
+    assert!(decide(&mut limits, 0).0.is_allowed());
+    let (verdict, decisions) = decide(&mut limits, 0);
+    assert_eq!((verdict.outcome, verdict.reported), (deny(3 * S), Some(1)));
+    assert_eq!(
+        decisions.iter().map(|d| d.outcome).collect::<Vec<_>>(),
+        [deny(200 * MS), deny(3 * S), deny(S)]
+    );
+}
+
+#[test]
+fn ml_3_never_outweighs_all() {
+    let mut limits = limits([bucket(1, 10), bucket(1, 2), bucket(1, 10)]);
+    for limit in &mut limits.0 {
+        limit.2 = 3;
+    }
+    let (verdict, decisions) = decide(&mut limits, 0);
+    assert_eq!((verdict.outcome, verdict.reported), (NEVER, Some(1)));
+    assert_eq!(decisions.iter().map(|d| d.status.remaining).collect::<Vec<_>>(), [10, 2, 10]);
+    assert!(limits.0.iter().all(|(_, state, _)| *state == State::Unused));
+}
+
+#[test]
+fn unknown_outweighs_a_known_wait_and_never_outweighs_unknown() {
+    let slots = Rule::Concurrency(Concurrency::new(1, None).unwrap());
+    let mut limits = limits([bucket(1, 1), slots]);
+    assert!(decide(&mut limits, 0).0.is_allowed());
+    let (verdict, _) = decide(&mut limits, 0);
+    assert_eq!((verdict.outcome, verdict.reported), (Outcome::Deny { retry: Retry::Unknown }, Some(1)));
+    limits.0[0].2 = 2;
+    let (verdict, _) = decide(&mut limits, 0);
+    assert_eq!((verdict.outcome, verdict.reported), (NEVER, Some(0)));
+}
+
+#[test]
+fn the_reported_limit_is_the_tightest() {
+    // (remaining, reset in s) of each limit when all allow
+    for (statuses, reported) in
+        [(vec![(5, 1), (3, 1), (4, 9)], 1), (vec![(3, 1), (3, 2), (3, 2)], 1), (vec![(3, 1), (3, 1)], 0)]
+    {
+        let decisions: Vec<_> = statuses
+            .iter()
+            .map(|&(remaining, reset)| Decision {
+                outcome: ALLOW,
+                status: Status { remaining, reset_after: Nanos::new(reset * S) },
+            })
+            .collect();
+        assert_eq!(summarise(&decisions).reported, Some(reported), "{statuses:?}");
+    }
+}
+
+#[test]
+fn a_plan_of_no_limits_allows() {
+    let (verdict, _) = decide(&mut limits([]), 0);
+    assert_eq!(verdict, Verdict { outcome: ALLOW, remaining: None, reported: None });
+}
+
+#[test]
+fn the_delay_is_the_longest() {
+    let queue = |rate| Rule::LeakyBucket(crate::LeakyBucket::new(per_second(rate), 10).unwrap());
+    let mut limits = limits([queue(10), queue(2), queue(5)]);
+    assert_eq!(decide(&mut limits, 0).0.outcome, ALLOW);
+    assert_eq!(decide(&mut limits, 0).0.outcome, allow_after(500 * MS));
+}

@@ -1,0 +1,206 @@
+//! Any rule, for those who choose it at run time.
+
+use crate::{
+    Algorithm, BurstCredits, Concurrency, Counts, Credits, FixedWindow, Holds, LeakyBucket, Log, MaxWait,
+    Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp, TokenBucket,
+    Waiting, Window,
+};
+
+/// A rule of any algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// See [`TokenBucket`].
+    TokenBucket(TokenBucket),
+    /// See [`LeakyBucket`].
+    LeakyBucket(LeakyBucket),
+    /// See [`MaxWait`].
+    TokenBucketMaxWait(MaxWait<TokenBucket>),
+    /// See [`MaxWait`].
+    LeakyBucketMaxWait(MaxWait<LeakyBucket>),
+    /// See [`FixedWindow`].
+    FixedWindow(FixedWindow),
+    /// See [`SlidingLog`].
+    SlidingLog(SlidingLog),
+    /// See [`SlidingCounter`].
+    SlidingCounter(SlidingCounter),
+    /// See [`BurstCredits`].
+    BurstCredits(BurstCredits),
+    /// See [`Concurrency`].
+    Concurrency(Concurrency),
+}
+
+/// The state of a key under a rule of any algorithm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// Under any rule.
+    #[default]
+    Unused,
+    /// Under a token bucket or a leaky bucket.
+    Bucket(Tat),
+    /// Under a bucket with a `max_wait`.
+    Waiting(Waiting),
+    /// Under a fixed window.
+    Window(Window),
+    /// Under a sliding log.
+    Log(Log),
+    /// Under a sliding counter.
+    Counts(Counts),
+    /// Under burst credits.
+    Credits(Credits),
+    /// Under a concurrency limit.
+    Permits(Permits),
+}
+
+/// The same expression for the rule inside each variant; for concurrency another, where it differs.
+macro_rules! each {
+    ($rule:expr, $r:ident => $body:expr) => { each!($rule, $r => $body, $r => $body) };
+    ($rule:expr, $r:ident => $body:expr, $c:ident => $concurrency:expr) => {
+        match $rule {
+            Rule::TokenBucket($r) => $body,
+            Rule::LeakyBucket($r) => $body,
+            Rule::TokenBucketMaxWait($r) => $body,
+            Rule::LeakyBucketMaxWait($r) => $body,
+            Rule::FixedWindow($r) => $body,
+            Rule::SlidingLog($r) => $body,
+            Rule::SlidingCounter($r) => $body,
+            Rule::BurstCredits($r) => $body,
+            Rule::Concurrency($c) => $concurrency,
+        }
+    };
+}
+
+impl Rule {
+    /// The most that can pass at once.
+    #[inline]
+    pub fn capacity(&self) -> u64 {
+        each!(self, rule => rule.capacity())
+    }
+
+    /// As [`Algorithm::require`].
+    pub fn require(&self, cost: u64) -> Result<(), RuleError> {
+        each!(self, rule => rule.require(cost))
+    }
+
+    /// As [`Algorithm::test`].
+    #[inline]
+    pub fn test(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
+        each!(self, rule => read(state, |state| rule.test(state, cost, now)))
+    }
+
+    /// As [`Algorithm::spend`]. A concurrency limit gives the permit `id`; the others ignore it.
+    #[inline]
+    pub fn spend(&self, state: &mut State, id: PermitId, cost: u64, now: Timestamp) {
+        each!(self,
+            rule => rule.spend(own(state), cost, now),
+            concurrency => concurrency.acquire(own(state), id, cost, now))
+    }
+
+    /// As [`Algorithm::status`].
+    #[inline]
+    pub fn status(&self, state: &State, now: Timestamp) -> Status {
+        each!(self, rule => read(state, |state| rule.status(state, now)))
+    }
+
+    /// As [`Algorithm::is_unused`].
+    #[inline]
+    pub fn is_unused(&self, state: &State, now: Timestamp) -> bool {
+        each!(self, rule => read(state, |state| rule.is_unused(state, now)))
+    }
+
+    /// As [`Algorithm::convert`], between rules of any algorithm. A key starts afresh where the
+    /// algorithm changed; a `max_wait` given to a bucket, or taken from it, is no such change.
+    pub fn convert(&self, old: &Self, state: &mut State, now: Timestamp) {
+        match (self, old) {
+            (Self::TokenBucket(new), Self::TokenBucket(old)) => new.convert(old, own(state), now),
+            (Self::LeakyBucket(new), Self::LeakyBucket(old)) => new.convert(old, own(state), now),
+            (Self::TokenBucketMaxWait(new), Self::TokenBucketMaxWait(old)) => {
+                new.convert(old, own(state), now)
+            }
+            (Self::LeakyBucketMaxWait(new), Self::LeakyBucketMaxWait(old)) => {
+                new.convert(old, own(state), now)
+            }
+            (Self::TokenBucketMaxWait(new), Self::TokenBucket(old)) => admit_waiting(new, old, state, now),
+            (Self::LeakyBucketMaxWait(new), Self::LeakyBucket(old)) => admit_waiting(new, old, state, now),
+            (Self::TokenBucket(new), Self::TokenBucketMaxWait(old)) => end_waiting(new, old, state, now),
+            (Self::LeakyBucket(new), Self::LeakyBucketMaxWait(old)) => end_waiting(new, old, state, now),
+            (Self::FixedWindow(new), Self::FixedWindow(old)) => new.convert(old, own(state), now),
+            (Self::SlidingLog(new), Self::SlidingLog(old)) => new.convert(old, own(state), now),
+            (Self::SlidingCounter(new), Self::SlidingCounter(old)) => new.convert(old, own(state), now),
+            (Self::BurstCredits(new), Self::BurstCredits(old)) => new.convert(old, own(state), now),
+            // Permits stay with their holders, whatever the new limit; new leases are for new permits.
+            (Self::Concurrency(_), Self::Concurrency(_)) => {}
+            _ => *state = State::Unused,
+        }
+    }
+}
+
+/// A bucket was given a `max_wait`.
+fn admit_waiting<B: Holds>(new: &MaxWait<B>, old: &B, state: &mut State, now: Timestamp) {
+    let mut tat = *own::<Tat>(state);
+    new.bucket().convert(old, &mut tat, now);
+    *state = State::Waiting(Waiting::from(tat));
+}
+
+/// A bucket lost its `max_wait`.
+fn end_waiting<B: Holds>(new: &B, old: &MaxWait<B>, state: &mut State, now: Timestamp) {
+    let mut tat = own::<Waiting>(state).tat();
+    new.convert(old.bucket(), &mut tat, now);
+    *state = State::Bucket(tat);
+}
+
+/// What one algorithm remembers, as a kind of [`State`].
+trait Kind: Default {
+    fn find(state: &State) -> Option<&Self>;
+    fn find_mut(state: &mut State) -> Option<&mut Self>;
+    fn wrap(self) -> State;
+}
+
+macro_rules! kind {
+    ($($variant:ident($state:ty)),+) => {$(
+        impl Kind for $state {
+            #[inline]
+            fn find(state: &State) -> Option<&Self> {
+                if let State::$variant(state) = state { Some(state) } else { None }
+            }
+            #[inline]
+            fn find_mut(state: &mut State) -> Option<&mut Self> {
+                if let State::$variant(state) = state { Some(state) } else { None }
+            }
+            fn wrap(self) -> State {
+                State::$variant(self)
+            }
+        }
+    )+};
+}
+kind!(
+    Bucket(Tat),
+    Waiting(Waiting),
+    Window(Window),
+    Log(Log),
+    Counts(Counts),
+    Credits(Credits),
+    Permits(Permits)
+);
+
+/// Reads a state; one of another kind counts as unused.
+#[inline]
+fn read<S: Kind, T>(state: &State, reader: impl FnOnce(&S) -> T) -> T {
+    match S::find(state) {
+        Some(state) => reader(state),
+        None => reader(&S::default()),
+    }
+}
+
+/// The state as the kind a rule writes; one of another kind starts afresh.
+#[inline]
+fn own<S: Kind>(state: &mut State) -> &mut S {
+    if S::find(state).is_none() {
+        *state = S::default().wrap();
+    }
+    S::find_mut(state).expect("just made of this kind")
+}
+
+#[cfg(test)]
+mod tests;

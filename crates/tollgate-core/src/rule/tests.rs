@@ -1,0 +1,55 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::table::*;
+use crate::{Align, Rate};
+
+fn bucket(rate: u64, burst: u64) -> TokenBucket {
+    TokenBucket::new(Rate::per_second(rate).unwrap(), burst).unwrap()
+}
+
+fn spend(rule: &Rule, state: &mut State, cost: u64) {
+    assert!(rule.test(state, cost, at(0)).is_allowed());
+    rule.spend(state, PermitId(7), cost, at(0));
+}
+
+#[test]
+fn a_limit_whose_algorithm_changes_starts_afresh() {
+    let old = Rule::TokenBucket(bucket(1, 10));
+    let new = Rule::FixedWindow(FixedWindow::new(10, span(S), Align::Epoch).unwrap());
+    let mut state = State::default();
+    spend(&old, &mut state, 10);
+    // Even where nobody converts, another algorithm's state is never misread.
+    assert_eq!(new.status(&state, at(0)).remaining, 10);
+    assert!(new.is_unused(&state, at(0)));
+    new.convert(&old, &mut state, at(0));
+    assert_eq!(state, State::Unused);
+    spend(&new, &mut state, 4);
+    assert_eq!(new.status(&state, at(0)).remaining, 6);
+}
+
+#[test]
+fn a_max_wait_comes_and_goes_without_a_fresh_burst() {
+    let plain = Rule::TokenBucket(bucket(1, 10));
+    let patient = Rule::TokenBucketMaxWait(MaxWait::new(bucket(1, 10), span(S), 5).unwrap());
+    let mut state = State::default();
+    spend(&plain, &mut state, 8);
+    patient.convert(&plain, &mut state, at(0));
+    assert_eq!(patient.status(&state, at(0)).remaining, 2);
+    spend(&patient, &mut state, 3);
+    plain.convert(&patient, &mut state, at(0));
+    assert_eq!(plain.test(&state, 1, at(0)), deny(2 * S));
+}
+
+#[test]
+fn permits_stay_with_their_holders() {
+    let old = Rule::Concurrency(Concurrency::new(3, None).unwrap());
+    let new = Rule::Concurrency(Concurrency::new(2, Some(span(S))).unwrap());
+    let mut state = State::default();
+    spend(&old, &mut state, 2);
+    new.convert(&old, &mut state, at(0));
+    assert!(!new.test(&state, 1, at(DAY)).is_allowed());
+    let State::Permits(permits) = &mut state else { panic!("{state:?}") };
+    assert!(Concurrency::new(2, None).unwrap().release(permits, PermitId(7), at(DAY)));
+    assert!(new.is_unused(&state, at(DAY)));
+}
