@@ -28,7 +28,7 @@
 //! | a base rate with saved-up bursts at a higher one | [`BurstCredits`] | 16 bytes |
 //! | requests in flight | [`Concurrency`] | 32 bytes a holder |
 //!
-//! [`decide_all`] charges several limits or none.
+//! [`decide_all`] charges several limits or none. [`FairQueue`] shares slots by weight.
 #![forbid(unsafe_code)]
 
 mod algorithm;
@@ -38,6 +38,7 @@ mod concurrency;
 mod decision;
 mod divisor;
 mod error;
+mod fair_queue;
 mod fixed_window;
 mod leaky_bucket;
 mod max_wait;
@@ -57,6 +58,7 @@ pub use burst_credits::{BurstCredits, Credits};
 pub use concurrency::{Concurrency, PermitId, Permits};
 pub use decision::{Decision, Outcome, Retry, Status};
 pub use error::RuleError;
+pub use fair_queue::{Dispatch, FairQueue, Full, Request, Running, Ticket, Weight};
 pub use fixed_window::{Align, FixedWindow, Window};
 pub use leaky_bucket::LeakyBucket;
 pub use max_wait::{MaxWait, Waiting};

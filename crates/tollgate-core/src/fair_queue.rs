@@ -1,0 +1,285 @@
+//! Weighted fair queuing over a number of slots: SFQ(D).
+//!
+//! Start-time fair queuing (Goyal, Vin, Cheng 1996) with D requests in service at once (Jin, Chase, Kaur
+//! 2004). Every tenant has a line of its own. The request at its head has a start tag
+//! `S = max(v, F)`, where F is the finish tag of the tenant's last dispatched request and v the start
+//! tag of the last dispatched request of anybody; dispatching it sets `F = S + cost / weight`. The
+//! smallest S goes first, ties by arrival.
+//!
+//! - Promise: while two tenants both wait, the costs dispatched for them, divided by their weights, are
+//!   apart by at most the sum of their largest `cost / weight`; with D slots, completed costs by D + 1
+//!   times that. No slot is free while somebody waits.
+//! - Tags are a quantity of work, never of time: capacity a tenant used while nobody else wanted it is
+//!   no debt later, and idleness is no credit. (Tags compared with a clock get both wrong.)
+//! - Cost: O(log tenants) a request. Memory: one record a tenant with work, and for as long as it is
+//!   ahead of its share.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::Timestamp;
+
+/// A tenant's share in proportion to the others'. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// The share of those who have not been given another.
+    pub const ONE: Self = Self(1);
+
+    /// A weight; none for 0, which would wait for ever.
+    pub const fn new(weight: u32) -> Option<Self> {
+        if weight == 0 { None } else { Some(Self(weight)) }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// A request that wants a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<T> {
+    /// The tenant's weight, as of this request.
+    pub weight: Weight,
+    /// The work it is expected to be. [`FairQueue::finish`] corrects it.
+    pub cost: u64,
+    /// After this moment it is no longer worth starting; at it, it still is.
+    pub deadline: Option<Timestamp>,
+    /// What the caller wants back when its turn comes.
+    pub item: T,
+}
+
+/// A place in the queue, to leave it with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+/// A request turned away at the door, with what it carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full<T> {
+    /// Its tenant has as many waiting as one may have.
+    Tenant(T),
+    /// As many wait in all as may wait.
+    Queue(T),
+}
+
+/// What [`FairQueue::dispatch`] took from the queue.
+#[derive(Debug)]
+#[must_use = "a request taken from the queue must be answered"]
+pub enum Dispatch<K, T> {
+    /// A slot is its own until [`FairQueue::finish`].
+    Run(Running<K>, T),
+    /// Its deadline has passed. It has cost its tenant nothing.
+    Expired(T),
+}
+
+/// A slot in use. It is given back by [`FairQueue::finish`], once.
+#[derive(Debug)]
+#[must_use = "the slot stays taken until the request is finished"]
+pub struct Running<K> {
+    tenant: K,
+    weight: Weight,
+    cost: u64,
+}
+
+impl<K> Running<K> {
+    /// Whose slot it is.
+    pub const fn tenant(&self) -> &K {
+        &self.tenant
+    }
+}
+
+/// Work per weight. In 128 bits it does not overflow: 2^64 requests of the largest cost fit.
+type Tag = u128;
+
+/// Tags count in 2^-20 of a unit of work, so that weights up to a million divide a cost finely.
+const UNIT: u128 = 1 << 20;
+
+fn share(cost: u64, weight: Weight) -> Tag {
+    (u128::from(cost) * UNIT).div_ceil(weight.0.into())
+}
+
+/// A queue that shares a number of slots between tenants by weight.
+///
+/// It holds no clock and wakes nobody: the caller asks for the next request when one arrives and when
+/// one finishes.
+#[derive(Debug)]
+pub struct FairQueue<K, T> {
+    slots: usize,
+    max_waiting: usize,
+    max_waiting_each: usize,
+    running: usize,
+    waiting: usize,
+    arrivals: u64,
+    virtual_time: Tag, // v
+    tenants: BTreeMap<K, Tenant<T>>,
+    heads: BTreeSet<(Tag, u64, K)>, // start tag, arrival and tenant of each request at the head of its line
+    ahead: BTreeSet<(Tag, K)>,      // tenants without work that were served beyond v, by finish tag
+}
+
+#[derive(Debug)]
+struct Tenant<T> {
+    line: VecDeque<Waiting<T>>,
+    start: Tag,  // S of the request at the head; without meaning when none waits
+    finish: Tag, // F
+    running: usize,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    arrival: u64,
+    request: Request<T>,
+}
+
+impl<K: Ord + Clone, T> FairQueue<K, T> {
+    /// A queue before `slots` slots, in which `max_waiting` may wait, `max_waiting_each` of any tenant.
+    pub fn new(slots: usize, max_waiting: usize, max_waiting_each: usize) -> Self {
+        Self {
+            slots,
+            max_waiting,
+            max_waiting_each,
+            running: 0,
+            waiting: 0,
+            arrivals: 0,
+            virtual_time: 0,
+            tenants: BTreeMap::new(),
+            heads: BTreeSet::new(),
+            ahead: BTreeSet::new(),
+        }
+    }
+
+    /// Requests in line.
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Slots in use.
+    pub const fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Tenants remembered: those with work, and those served beyond their share.
+    pub fn tenants(&self) -> usize {
+        self.tenants.len()
+    }
+
+    /// Changes the number of slots. Those in use beyond it are not cut off.
+    pub const fn set_slots(&mut self, slots: usize) {
+        self.slots = slots;
+    }
+
+    /// Puts a request at the end of its tenant's line.
+    pub fn push(&mut self, tenant: K, request: Request<T>) -> Result<Ticket, Full<T>> {
+        if self.waiting >= self.max_waiting {
+            return Err(Full::Queue(request.item));
+        }
+        if self.tenants.get(&tenant).is_some_and(|tenant| tenant.line.len() >= self.max_waiting_each) {
+            return Err(Full::Tenant(request.item));
+        }
+        let arrival = self.arrivals;
+        self.arrivals += 1;
+        self.waiting += 1;
+        self.edit(&tenant, |record, _| record.line.push_back(Waiting { arrival, request }));
+        Ok(Ticket(arrival))
+    }
+
+    /// Takes a request out of its tenant's line. None if it is no longer there.
+    pub fn cancel(&mut self, tenant: &K, ticket: Ticket) -> Option<T> {
+        let line = &self.tenants.get(tenant)?.line;
+        let place = line.binary_search_by_key(&ticket.0, |waiting| waiting.arrival).ok()?;
+        let cancelled = self.edit(tenant, |record, _| record.line.remove(place))?;
+        self.waiting -= 1;
+        self.rest();
+        Some(cancelled.request.item)
+    }
+
+    /// Takes the next request that may run, or one whose deadline passed before its turn came. None
+    /// when no slot is free or nobody waits; call it until it says so.
+    pub fn dispatch(&mut self, now: Timestamp) -> Option<Dispatch<K, T>> {
+        if self.running >= self.slots {
+            return None;
+        }
+        let (start, _, tenant) = self.heads.first()?.clone();
+        let (expired, request) = self.edit(&tenant, |record, virtual_time| {
+            let request = record.line.pop_front().expect("a tenant with a head has a line").request;
+            let expired = request.deadline.is_some_and(|deadline| deadline < now);
+            if !expired {
+                *virtual_time = start;
+                record.finish = start + share(request.cost, request.weight);
+                record.running += 1;
+            }
+            (expired, request)
+        });
+        self.waiting -= 1;
+        if expired {
+            self.rest();
+            return Some(Dispatch::Expired(request.item));
+        }
+        self.running += 1;
+        self.forget_caught_up();
+        Some(Dispatch::Run(Running { tenant, weight: request.weight, cost: request.cost }, request.item))
+    }
+
+    /// Gives a slot back and charges the tenant what the work really was instead of what it was
+    /// expected to be; never so little that it would be owed for time gone by.
+    pub fn finish(&mut self, running: Running<K>, actual: u64) {
+        let Running { tenant, weight, cost } = running;
+        self.edit(&tenant, |record, virtual_time| {
+            let charged = record.finish + share(actual, weight);
+            record.finish = charged.saturating_sub(share(cost, weight)).max(*virtual_time);
+            record.running -= 1;
+        });
+        self.running -= 1;
+        self.rest();
+    }
+
+    /// Changes a tenant's record, and puts it where it then belongs: among the heads if it has work
+    /// waiting, among those ahead if it was served beyond v, nowhere otherwise.
+    fn edit<R>(&mut self, tenant: &K, change: impl FnOnce(&mut Tenant<T>, &mut Tag) -> R) -> R {
+        let mut record = self.tenants.remove(tenant).unwrap_or_default();
+        match record.line.front() {
+            Some(head) => self.heads.remove(&(record.start, head.arrival, tenant.clone())),
+            None => self.ahead.remove(&(record.finish, tenant.clone())),
+        };
+        let result = change(&mut record, &mut self.virtual_time);
+        if let Some(head) = record.line.front() {
+            // v never passes the tag of a head, so one that is already tagged keeps its tag here,
+            // unless F has been corrected.
+            record.start = record.finish.max(self.virtual_time);
+            self.heads.insert((record.start, head.arrival, tenant.clone()));
+        } else if record.running == 0 {
+            if record.finish <= self.virtual_time {
+                return result;
+            }
+            self.ahead.insert((record.finish, tenant.clone()));
+        }
+        self.tenants.insert(tenant.clone(), record);
+        result
+    }
+
+    /// Forgets tenants without work whose finish tag v has reached: a newcomer has the same.
+    fn forget_caught_up(&mut self) {
+        while self.ahead.first().is_some_and(|(finish, _)| *finish <= self.virtual_time) {
+            let (_, tenant) = self.ahead.pop_first().expect("just seen");
+            self.tenants.remove(&tenant);
+        }
+    }
+
+    /// When nothing waits and nothing runs, nobody is ahead of anybody.
+    fn rest(&mut self) {
+        if self.waiting == 0 && self.running == 0 {
+            self.virtual_time = 0;
+            self.tenants.clear();
+            self.ahead.clear();
+        }
+    }
+}
+
+impl<T> Default for Tenant<T> {
+    fn default() -> Self {
+        Self { line: VecDeque::new(), start: 0, finish: 0, running: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;
