@@ -29,8 +29,15 @@
 //! | requests in flight | [`Concurrency`] | 32 bytes a holder |
 //!
 //! [`decide_all`] charges several limits or none. [`FairQueue`] shares slots by weight.
+//! [`adaptive`] moves limits with the load.
 #![forbid(unsafe_code)]
 
+/// The README's example, compiled and run with the documentation's own.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+pub mod adaptive;
 mod algorithm;
 mod bucket;
 mod burst_credits;

@@ -1,0 +1,87 @@
+//! One multiplier on all rates while the upstream is overloaded.
+
+use crate::RuleError;
+
+/// What one control interval saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Above the high mark.
+    High,
+    /// Between the marks: hold.
+    Between,
+    /// Below the low mark.
+    Low,
+}
+
+/// How fast time goes for a class of tenants: at most 1, never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pace(u64); // 10^-9
+
+impl Pace {
+    /// Time as it is.
+    pub const FULL: Self = Self(Self::UNIT);
+
+    pub(super) const UNIT: u64 = 1_000_000_000;
+
+    /// The pace in billionths, which is how it is kept.
+    pub const fn billionths(self) -> u64 {
+        self.0
+    }
+
+    /// For metrics and plots.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / Self::UNIT as f64
+    }
+
+    /// A window's limit at this pace, rounded down; at least 1, so that nobody is shut out for good.
+    pub fn of(self, limit: u64) -> u64 {
+        let scaled = u128::from(limit) * u128::from(self.0) / u128::from(Self::UNIT);
+        (scaled as u64).max(1) // at most `limit`, so it fits
+    }
+
+    const fn times(self, other: Self) -> Self {
+        Self(self.0 * other.0 / Self::UNIT) // both at most 10^9
+    }
+}
+
+/// The shared multiplier: down fast (x 0.8), up slowly (+ 0.05), never below its floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateMultiplier {
+    now: Pace,
+    floor: Pace,
+}
+
+impl RateMultiplier {
+    const DOWN: Pace = Pace(800_000_000);
+    const UP: u64 = 50_000_000;
+
+    /// Starts at 1. `floor` is in thousandths; 100 is usual.
+    ///
+    /// Refuses a floor of 0, at which nothing could pass, and one above 1000.
+    pub fn new(floor: u32) -> Result<Self, RuleError> {
+        if !(1..=1000).contains(&floor) {
+            return Err(RuleError::Factor { what: "floor", found: floor, least: 1, most: 1000 });
+        }
+        Ok(Self { now: Pace::FULL, floor: Pace(u64::from(floor) * (Pace::UNIT / 1000)) })
+    }
+
+    /// Moves by one control interval.
+    pub fn observe(&mut self, load: Load) {
+        self.now = match load {
+            Load::High => self.now.times(Self::DOWN).max(self.floor),
+            Load::Between => self.now,
+            Load::Low => Pace(self.now.0 + Self::UP).min(Pace::FULL),
+        };
+    }
+
+    /// The pace of tenants of ordinary standing.
+    pub const fn pace(&self) -> Pace {
+        self.now
+    }
+
+    /// The pace of a shed class: the multiplier to the power of `shed`, not below the floor. 0 is
+    /// exempt, 1 ordinary, 2 is pressed first.
+    pub fn pace_of(&self, shed: u8) -> Pace {
+        (0..shed).fold(Pace::FULL, |pace, _| pace.times(self.now)).max(self.floor)
+    }
+}
