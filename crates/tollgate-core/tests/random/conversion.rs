@@ -1,0 +1,81 @@
+//! Changing a rule's numbers never hands out more.
+
+use tollgate_core::{Nanos, Outcome, PermitId, Rule, State, Timestamp};
+use tollgate_testkit::{Random, Trace};
+
+use crate::rules::{KINDS, random_rule};
+
+/// A used key under one rule, carried over to another of the same algorithm.
+fn on_any_change(runs: u64, mut check: impl FnMut(&str, (&Rule, &State), (&Rule, &State), Timestamp)) {
+    for seed in 0..runs * crate::effort() {
+        let mut random = Random::new(seed);
+        let (old, scale) = random_rule(seed % KINDS, &mut random);
+        let (new, _) = random_rule(seed % KINDS, &mut random);
+        let mut state = State::default();
+        let mut latest = Timestamp::default();
+        for step in Trace::new(seed, scale, old.capacity()).longest_idle(1 << 50).take(100) {
+            let now = Timestamp::from_nanos(step.now);
+            if old.test(&state, step.cost, now).is_allowed() {
+                old.spend(&mut state, PermitId(0), step.cost, now);
+            }
+            latest = latest.max(now);
+            let mut converted = state.clone();
+            new.convert(&old, &mut converted, latest);
+            check(
+                &format!("seed {seed} at {latest:?}: {old:?} to {new:?}"),
+                (&old, &state),
+                (&new, &converted),
+                latest,
+            );
+        }
+    }
+}
+
+#[test]
+fn tokens_do_not_grow_and_counts_do_not_shrink() {
+    on_any_change(2000, |at, (old, state), (new, converted), now| {
+        let before = old.status(state, now).remaining;
+        let after = new.status(converted, now).remaining;
+        if old.is_unused(state, now) {
+            assert!(new.is_unused(converted, now), "{at}: an unused key is no longer");
+            assert_eq!(after, new.capacity(), "{at}");
+            return;
+        }
+        match new {
+            Rule::TokenBucket(_) | Rule::TokenBucketMaxWait(_) | Rule::BurstCredits(_) => {
+                assert!(after <= before, "{at}: {before} tokens, then {after}");
+            }
+            _ => {
+                let used = (old.capacity() - before, new.capacity() - after);
+                // Nothing that was used is forgotten, as far as the new limit can hold it.
+                assert!(used.1 >= used.0.min(new.capacity()), "{at}: {used:?} used");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_converted_key_obeys_the_new_rule() {
+    on_any_change(1000, |at, _, (new, converted), now| {
+        let status = new.status(converted, now);
+        let then = now.after(status.reset_after);
+        assert!(new.is_unused(converted, then), "{at}: never as new");
+        assert!(new.test(converted, new.capacity(), then).is_allowed(), "{at}");
+        if let Outcome::Deny { retry: tollgate_core::Retry::After(wait) } = new.test(converted, 1, now) {
+            assert!(new.test(converted, 1, now.after(wait)).is_allowed(), "{at}: denied after {wait:?}");
+            assert!(!new.test(converted, 1, now.after(Nanos::new(wait.get() - 1))).is_allowed(), "{at}");
+        }
+    });
+}
+
+#[test]
+fn converting_to_the_same_numbers_changes_no_answer() {
+    on_any_change(1000, |at, (old, state), _, now| {
+        let mut same = state.clone();
+        old.convert(old, &mut same, now);
+        assert_eq!(old.status(&same, now), old.status(state, now), "{at}");
+        for cost in [1, old.capacity()] {
+            assert_eq!(old.test(&same, cost, now), old.test(state, cost, now), "{at}: cost {cost}");
+        }
+    });
+}

@@ -1,0 +1,111 @@
+//! Plans of several limits: the smallest store there is passes the suite that every store must.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tollgate_core::{
+    Align, BurstCredits, Decision, FixedWindow, LeakyBucket, Mode, Outcome, PermitId, Plan, Rate, Rule,
+    SlidingCounter, SlidingLog, State, Status, Timestamp, TokenBucket, decide_all,
+};
+use tollgate_testkit::conformance::{self, Line, conforms};
+use tollgate_testkit::oracle::{CounterMode, Several};
+
+use crate::compare::answer;
+
+/// States by limit and key.
+#[derive(Default)]
+struct Memory(HashMap<(String, String), State>);
+
+/// A plan with its states taken out of the memory for the time of the decision.
+struct Taken(Vec<(Rule, State, u64)>);
+
+impl Plan for Taken {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn test(&self, i: usize, now: Timestamp) -> Outcome {
+        let (rule, state, cost) = &self.0[i];
+        rule.test(state, *cost, now)
+    }
+
+    fn spend(&mut self, i: usize, now: Timestamp) {
+        let (rule, state, cost) = &mut self.0[i];
+        rule.spend(state, PermitId(0), *cost, now);
+    }
+
+    fn status(&self, i: usize, now: Timestamp) -> Status {
+        self.0[i].0.status(&self.0[i].1, now)
+    }
+}
+
+impl conformance::Store for Memory {
+    fn decide(&mut self, now: u64, plan: &[Line]) -> tollgate_testkit::Verdict {
+        let key = |line: &Line| (line.limit.clone(), line.key.clone());
+        let take = |line: &Line| (rule(line.rule), self.0.remove(&key(line)).unwrap_or_default(), line.cost);
+        let mut taken = Taken(plan.iter().map(take).collect());
+        let mut decisions = vec![Decision::default(); plan.len()];
+        let now = Timestamp::from_nanos(now);
+        let verdict = decide_all(&mut taken, now, &mut decisions);
+        for (line, (rule, state, _)) in plan.iter().zip(taken.0) {
+            // An unused state need not be kept.
+            if !rule.is_unused(&state, now) {
+                self.0.insert(key(line), state);
+            }
+        }
+        // The oracle's summary says what the answers come to; the core must have said the same.
+        let summary = Several::summary(decisions.iter().copied().map(answer).collect());
+        let own = answer(Decision { outcome: verdict.outcome, ..decisions[0] });
+        let own = (own.allowed, own.delay, own.retry, verdict.remaining, verdict.reported);
+        let due =
+            (summary.allowed, summary.delay, summary.retry, Some(summary.remaining), Some(summary.reported));
+        assert_eq!(own, due, "{plan:?} at {now:?}");
+        summary
+    }
+}
+
+fn rule(plain: conformance::Rule) -> Rule {
+    let rate = |tokens, period| Rate::new(tokens, Duration::from_nanos(period)).unwrap();
+    let span = Duration::from_nanos;
+    match plain {
+        conformance::Rule::TokenBucket { tokens, period, burst } => {
+            Rule::TokenBucket(TokenBucket::new(rate(tokens, period), burst).unwrap())
+        }
+        conformance::Rule::LeakyQueue { tokens, period, capacity } => {
+            Rule::LeakyBucket(LeakyBucket::new(rate(tokens, period), capacity).unwrap())
+        }
+        conformance::Rule::FixedWindow { limit, window } => {
+            Rule::FixedWindow(FixedWindow::new(limit, span(window), Align::Epoch).unwrap())
+        }
+        conformance::Rule::AnchoredWindow { limit, window } => {
+            Rule::FixedWindow(FixedWindow::new(limit, span(window), Align::First).unwrap())
+        }
+        conformance::Rule::SlidingLog { limit, window } => {
+            Rule::SlidingLog(SlidingLog::new(limit, span(window)).unwrap())
+        }
+        conformance::Rule::SlidingCounter { limit, window, buckets, mode } => {
+            let mode = match mode {
+                CounterMode::Interpolate => Mode::Interpolate,
+                CounterMode::Strict => Mode::Strict,
+                CounterMode::Lenient => Mode::Lenient,
+            };
+            Rule::SlidingCounter(SlidingCounter::new(limit, span(window), buckets, mode).unwrap())
+        }
+        conformance::Rule::BurstCredits { tokens, period, ceiling, peak_tokens, peak_period, peak_burst } => {
+            let (base, peak) = (rate(tokens, period), rate(peak_tokens, peak_period));
+            Rule::BurstCredits(BurstCredits::with_peak_burst(base, peak, ceiling, peak_burst).unwrap())
+        }
+    }
+}
+
+#[test]
+fn the_smallest_store_conforms() {
+    conforms(Memory::default);
+}
+
+#[test]
+fn random_plans_equal_the_oracles() {
+    for seed in 100..120 * crate::effort() {
+        conformance::random_plans_equal_the_oracles(Memory::default(), seed, 50_000);
+    }
+}
