@@ -6,5 +6,9 @@ check:
 test *args:
     ./test {{args}}
 
+# Instruction counts of each decision (docs/benchmarks.md).
+instructions:
+    cargo bench --package tollgate-core --bench instructions
+
 fmt:
     cargo fmt --all
