@@ -8,8 +8,8 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, MaxWait, Mode, Outcome,
-    PermitId, Permits, Plan, Rate, Rule, SlidingCounter, SlidingLog, State, Status, Timestamp, TokenBucket,
+    Algorithm, Align, BurstCredits, Charge, Concurrency, Decision, FixedWindow, LeakyBucket, MaxWait, Mode,
+    Outcome, PermitId, Permits, Rate, Rule, SlidingCounter, SlidingLog, State, Timestamp, TokenBucket,
     Verdict, decide_all,
 };
 
@@ -80,7 +80,7 @@ fn measured_acquire(rule: &Concurrency, state: &mut Permits, now: Timestamp) -> 
 }
 
 #[inline(never)]
-fn measured_plan<P: Plan>(plan: &mut P, now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+fn measured_plan(plan: &mut [Charge<'_>], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
     decide_all(plan, now, decisions)
 }
 
@@ -113,33 +113,13 @@ fn acquire(held: u64, allowed: bool) {
     assert_eq!(outcome.is_allowed(), allowed);
 }
 
-/// Token buckets side by side, as a policy's plan would have them.
-struct Buckets<const N: usize>([(Rule, State); N]);
-
-impl<const N: usize> Plan for Buckets<N> {
-    fn len(&self) -> usize {
-        N
-    }
-
-    fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        self.0[i].0.test(&self.0[i].1, 1, now)
-    }
-
-    fn spend(&mut self, i: usize, now: Timestamp) {
-        let (rule, state) = &mut self.0[i];
-        rule.spend(state, PermitId(0), 1, now);
-    }
-
-    fn status(&self, i: usize, now: Timestamp) -> Status {
-        self.0[i].0.status(&self.0[i].1, now)
-    }
-}
-
 fn plan<const N: usize>() {
     let rule = Rule::TokenBucket(bucket(5));
-    let mut plan = Buckets(std::array::from_fn::<_, N, _>(|_| (rule, State::default())));
+    let mut states: [State; N] = std::array::from_fn(|_| State::default());
+    let charge = |state| Charge { rule: &rule, state, cost: 1, permit: PermitId(0) };
+    let mut charges = states.each_mut().map(charge);
     let mut decisions = [Decision::default(); N];
-    let verdict = measured_plan(black_box(&mut plan), black_box(at(1)), black_box(&mut decisions));
+    let verdict = measured_plan(black_box(&mut charges), black_box(at(1)), black_box(&mut decisions));
     assert!(verdict.is_allowed());
 }
 

@@ -69,7 +69,7 @@ pub use fair_queue::{Dispatch, FairQueue, Full, Request, Running, Ticket, Weight
 pub use fixed_window::{Align, FixedWindow, Window};
 pub use leaky_bucket::LeakyBucket;
 pub use max_wait::{MaxWait, Waiting};
-pub use plan::{Plan, Verdict, decide_all};
+pub use plan::{Charge, Plan, Verdict, decide_all};
 pub use rate::Rate;
 pub use rule::{Rule, State};
 pub use sliding_counter::{Counts, Mode, SlidingCounter};

@@ -1,6 +1,6 @@
 //! Several limits on one request: all are charged, or none.
 
-use crate::{Decision, Nanos, Outcome, Retry, Status, Timestamp};
+use crate::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Timestamp};
 
 /// The limits that apply to one request, each with its key's state and its cost.
 ///
@@ -23,6 +23,38 @@ pub trait Plan {
 
     /// How limit `i` stands.
     fn status(&self, i: usize, now: Timestamp) -> Status;
+}
+
+/// One limit of a plan whose states are at hand: `[Charge]` is a [`Plan`].
+#[derive(Debug)]
+pub struct Charge<'a> {
+    /// The limit's rule.
+    pub rule: &'a Rule,
+    /// The state of the key it counts by.
+    pub state: &'a mut State,
+    /// What the request costs it.
+    pub cost: u64,
+    /// The permit it is given where the rule is a concurrency limit.
+    pub permit: PermitId,
+}
+
+impl Plan for [Charge<'_>] {
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn test(&self, i: usize, now: Timestamp) -> Outcome {
+        self[i].rule.test(self[i].state, self[i].cost, now)
+    }
+
+    fn spend(&mut self, i: usize, now: Timestamp) {
+        let Charge { rule, state, cost, permit } = &mut self[i];
+        rule.spend(state, *permit, *cost, now);
+    }
+
+    fn status(&self, i: usize, now: Timestamp) -> Status {
+        self[i].rule.status(self[i].state, now)
+    }
 }
 
 /// The answer to a plan.
@@ -51,6 +83,28 @@ impl Verdict {
 /// The answer of each limit is written to `decisions`, which must be as long as the plan. Where the
 /// request is denied they tell of states that have not changed, also for limits that would have
 /// allowed it.
+///
+/// ```
+/// use tollgate_core::{Charge, Decision, PermitId, Rate, Rule, State, Timestamp, TokenBucket, decide_all};
+///
+/// let user = Rule::TokenBucket(TokenBucket::new(Rate::per_second(1)?, 1)?);
+/// let tenant = Rule::TokenBucket(TokenBucket::new(Rate::per_second(10)?, 10)?);
+/// let (mut alice, mut acme) = (State::default(), State::default()); // where you keep states by key
+///
+/// let mut decisions = [Decision::default(); 2];
+/// for allowed in [true, false] {
+///     let permit = PermitId(0); // of no use to rates
+///     let mut plan = [
+///         Charge { rule: &user, state: &mut alice, cost: 1, permit },
+///         Charge { rule: &tenant, state: &mut acme, cost: 1, permit },
+///     ];
+///     let verdict = decide_all(&mut plan[..], Timestamp::from_nanos(0), &mut decisions);
+///     assert_eq!(verdict.is_allowed(), allowed);
+/// }
+/// // The second request was refused by the user's limit, and the tenant paid for the first one only.
+/// assert_eq!(decisions[1].status.remaining, 9);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[inline]
 pub fn decide_all<P: Plan + ?Sized>(plan: &mut P, now: Timestamp, decisions: &mut [Decision]) -> Verdict {
     assert_eq!(plan.len(), decisions.len(), "one decision for each limit of the plan");

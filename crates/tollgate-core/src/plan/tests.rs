@@ -5,35 +5,18 @@ use crate::table::*;
 use crate::{Concurrency, FixedWindow, PermitId, Rule, State, TokenBucket};
 
 /// Rules side by side, each with a state of its own and a cost.
-struct Limits(Vec<(Rule, State, u64)>);
-
-impl Plan for Limits {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        let (rule, state, cost) = &self.0[i];
-        rule.test(state, *cost, now)
-    }
-
-    fn spend(&mut self, i: usize, now: Timestamp) {
-        let (rule, state, cost) = &mut self.0[i];
-        rule.spend(state, PermitId(0), *cost, now);
-    }
-
-    fn status(&self, i: usize, now: Timestamp) -> Status {
-        self.0[i].0.status(&self.0[i].1, now)
-    }
-}
+type Limits = Vec<(Rule, State, u64)>;
 
 fn limits<const N: usize>(rules: [Rule; N]) -> Limits {
-    Limits(rules.map(|rule| (rule, State::default(), 1)).into())
+    rules.map(|rule| (rule, State::default(), 1)).into()
 }
 
 fn decide(limits: &mut Limits, now: u64) -> (Verdict, Vec<Decision>) {
     let mut decisions = vec![Decision::default(); limits.len()];
-    (decide_all(limits, at(now), &mut decisions), decisions)
+    let permit = PermitId(0);
+    let mut plan: Vec<Charge<'_>> =
+        limits.iter_mut().map(|(rule, state, cost)| Charge { rule, state, cost: *cost, permit }).collect();
+    (decide_all(&mut plan[..], at(now), &mut decisions), decisions)
 }
 
 fn bucket(rate: u64, burst: u64) -> Rule {
@@ -46,12 +29,12 @@ fn ml_1_a_denial_charges_nobody() {
     let (verdict, _) = decide(&mut limits, 0);
     assert_eq!((verdict.outcome, verdict.remaining, verdict.reported), (ALLOW, Some(0), Some(0)));
     for _ in 0..4 {
-        let before = limits.0.clone();
+        let before = limits.clone();
         let (verdict, decisions) = decide(&mut limits, 0);
         assert_eq!((verdict.outcome, verdict.remaining, verdict.reported), (deny(S), Some(0), Some(0)));
         assert_eq!(decisions[1].status.remaining, 9);
         assert!(decisions[1].is_allowed());
-        assert_eq!(limits.0, before);
+        assert_eq!(limits, before);
     }
 }
 
@@ -71,13 +54,13 @@ fn ml_2_the_longest_wait_is_the_answer() {
 #[test]
 fn ml_3_never_outweighs_all() {
     let mut limits = limits([bucket(1, 10), bucket(1, 2), bucket(1, 10)]);
-    for limit in &mut limits.0 {
+    for limit in &mut limits {
         limit.2 = 3;
     }
     let (verdict, decisions) = decide(&mut limits, 0);
     assert_eq!((verdict.outcome, verdict.reported), (NEVER, Some(1)));
     assert_eq!(decisions.iter().map(|d| d.status.remaining).collect::<Vec<_>>(), [10, 2, 10]);
-    assert!(limits.0.iter().all(|(_, state, _)| *state == State::Unused));
+    assert!(limits.iter().all(|(_, state, _)| *state == State::Unused));
 }
 
 #[test]
@@ -87,7 +70,7 @@ fn unknown_outweighs_a_known_wait_and_never_outweighs_unknown() {
     assert!(decide(&mut limits, 0).0.is_allowed());
     let (verdict, _) = decide(&mut limits, 0);
     assert_eq!((verdict.outcome, verdict.reported), (Outcome::Deny { retry: Retry::Unknown }, Some(1)));
-    limits.0[0].2 = 2;
+    limits[0].2 = 2;
     let (verdict, _) = decide(&mut limits, 0);
     assert_eq!((verdict.outcome, verdict.reported), (NEVER, Some(0)));
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tollgate_core::{
-    Align, BurstCredits, Decision, FixedWindow, LeakyBucket, Mode, Outcome, PermitId, Plan, Rate, Rule,
-    SlidingCounter, SlidingLog, State, Status, Timestamp, TokenBucket, decide_all,
+    Align, BurstCredits, Charge, Decision, FixedWindow, LeakyBucket, Mode, PermitId, Rate, Rule,
+    SlidingCounter, SlidingLog, State, Timestamp, TokenBucket, decide_all,
 };
 use tollgate_testkit::conformance::{self, Line, conforms};
 use tollgate_testkit::oracle::{CounterMode, Several};
@@ -16,38 +16,20 @@ use crate::compare::answer;
 #[derive(Default)]
 struct Memory(HashMap<(String, String), State>);
 
-/// A plan with its states taken out of the memory for the time of the decision.
-struct Taken(Vec<(Rule, State, u64)>);
-
-impl Plan for Taken {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        let (rule, state, cost) = &self.0[i];
-        rule.test(state, *cost, now)
-    }
-
-    fn spend(&mut self, i: usize, now: Timestamp) {
-        let (rule, state, cost) = &mut self.0[i];
-        rule.spend(state, PermitId(0), *cost, now);
-    }
-
-    fn status(&self, i: usize, now: Timestamp) -> Status {
-        self.0[i].0.status(&self.0[i].1, now)
-    }
-}
-
 impl conformance::Store for Memory {
     fn decide(&mut self, now: u64, plan: &[Line]) -> tollgate_testkit::Verdict {
         let key = |line: &Line| (line.limit.clone(), line.key.clone());
-        let take = |line: &Line| (rule(line.rule), self.0.remove(&key(line)).unwrap_or_default(), line.cost);
-        let mut taken = Taken(plan.iter().map(take).collect());
+        // Taken out of the memory for the time of the decision.
+        let take = |line: &Line| (rule(line.rule), self.0.remove(&key(line)).unwrap_or_default());
+        let mut states: Vec<(Rule, State)> = plan.iter().map(take).collect();
+        let mut charges: Vec<Charge<'_>> = Vec::new();
+        for ((rule, state), line) in states.iter_mut().zip(plan) {
+            charges.push(Charge { rule, state, cost: line.cost, permit: PermitId(0) });
+        }
         let mut decisions = vec![Decision::default(); plan.len()];
         let now = Timestamp::from_nanos(now);
-        let verdict = decide_all(&mut taken, now, &mut decisions);
-        for (line, (rule, state, _)) in plan.iter().zip(taken.0) {
+        let verdict = decide_all(&mut charges[..], now, &mut decisions);
+        for (line, (rule, state)) in plan.iter().zip(states) {
             // An unused state need not be kept.
             if !rule.is_unused(&state, now) {
                 self.0.insert(key(line), state);
