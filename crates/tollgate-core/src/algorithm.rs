@@ -13,6 +13,9 @@ use crate::{Decision, Outcome, RuleError, Status, Timestamp};
 /// away at any time: the default decides the same.
 pub trait Algorithm {
     /// What is remembered of a key.
+    ///
+    /// It belongs to the rule that wrote it. Under a rule with other numbers it means something else, and
+    /// may deny for years: [`convert`](Self::convert) it first, which takes the rule that wrote it.
     type State: Clone + Default + PartialEq + fmt::Debug;
 
     /// The most that can pass at once: the burst, the places in the queue, the limit of the window.
@@ -33,6 +36,17 @@ pub trait Algorithm {
     ///
     /// A bucket keeps its tokens, a window or queue its count, so that a change of numbers hands out
     /// nothing. An unused key stays unused.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let (old, new) = (TokenBucket::new(Rate::per_second(7)?, 10)?, TokenBucket::new(Rate::per_second(5)?, 20)?);
+    /// let (mut key, now) = (Tat::default(), Timestamp::from_nanos(0));
+    /// assert_eq!(old.decide(&mut key, 4, now).status.remaining, 6);
+    /// new.convert(&old, &mut key, now);
+    /// assert_eq!(new.status(&key, now).remaining, 6); // of 20, which it now fills up to at 5/s
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn convert(&self, old: &Self, state: &mut Self::State, now: Timestamp);
 
     /// Whether the state has run out, so that an absent key would be decided alike.

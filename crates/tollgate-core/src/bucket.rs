@@ -1,5 +1,8 @@
 //! The one state machine behind the token bucket, the leaky bucket and burst credits.
 //!
+//! All amounts here are ticks, pieces of a nanosecond of which the interval says how many make one
+//! (`rate.rs`), unless they are `Nanos`.
+//!
 //! A key is remembered as one moment, its theoretical arrival time (TAT): when its schedule is empty
 //! again. Each unit of cost takes up one interval of the schedule, and the schedule may reach ahead of
 //! `now` by `capacity` intervals. That is GCRA, and it is a token bucket: the tokens are
@@ -10,6 +13,9 @@ use crate::rate::{Interval, MAX_SPAN};
 use crate::{Algorithm, Decision, Nanos, Outcome, Rate, RuleError, Status, Timestamp};
 
 /// The state of a bucket: its theoretical arrival time, or nothing for an unused key.
+///
+/// It belongs to the rule that wrote it: another rule may count in other pieces. See
+/// [`Algorithm::convert`].
 ///
 /// The word counts pieces of a nanosecond modulo 2^64 and is compared by distance, as TCP compares
 /// sequence numbers. So any clock will do, whatever its zero, for as long as it likes; only a key left
@@ -40,7 +46,7 @@ pub trait Holds: Algorithm<State = Tat> {
 /// past, so that the other half is left for clocks that step back.
 const MAX_REACH: u64 = 1 << 62;
 
-/// Interval and capacity, with the arithmetic of a schedule. All amounts are in ticks.
+/// Interval and capacity, with the arithmetic of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
     interval: Interval,
@@ -72,7 +78,8 @@ impl Bucket {
         self.tolerance
     }
 
-    /// How far the schedule reaches ahead of `now`: what has been spent and not yet refilled.
+    /// How far the schedule reaches ahead of `now`: what has been spent and not yet refilled. Below 2^63,
+    /// so that a span, at most 2^62, can be added.
     #[inline]
     pub(crate) fn ahead(&self, tat: Tat, now: Timestamp) -> u64 {
         if tat.0 == 0 {

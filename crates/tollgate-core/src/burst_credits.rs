@@ -1,18 +1,18 @@
 //! Burst credits: a base rate, and a faster one for as long as saved-up credits last.
-//!
-//! - Promise: in every span of length d, admitted cost is at most `credits + d * rate`, and at most
-//!   `peak burst + d * peak`.
-//! - Formula: two token buckets, both or neither: one fills at the base rate and holds the credits, one
-//!   fills at the peak rate and holds the peak burst.
-//! - Memory: 16 bytes a key.
-//! - Overshoot: none.
-//! - Choose another: where bursts need no upper pace, one [`TokenBucket`] does.
 
 use std::time::Duration;
 
 use crate::{Algorithm, Outcome, Rate, RuleError, Status, Tat, Timestamp, TokenBucket};
 
 /// A base rate with credits that may be spent at a peak rate. A new key has full credits.
+///
+/// - Promise: in every span of length d, admitted cost is at most `credits + d * rate`, and at most
+///   `peak burst + d * peak`.
+/// - Formula: two token buckets, both or neither: one fills at the base rate and holds the credits, one
+///   fills at the peak rate and holds the peak burst.
+/// - Memory: 16 bytes a key.
+/// - Overshoot: none.
+/// - Choose another: where bursts need no upper pace, one [`TokenBucket`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstCredits {
     base: TokenBucket,
@@ -46,9 +46,12 @@ impl BurstCredits {
     /// As [`new`](Self::new), with at most `peak_burst` at once.
     pub fn with_peak_burst(rate: Rate, peak: Rate, credits: u64, peak_burst: u64) -> Result<Self, RuleError> {
         if !peak.is_above(rate) {
-            return Err(RuleError::PeakNotAboveBase);
+            return Err(RuleError::PeakNotAboveBase { base: rate, peak });
         }
-        Ok(Self { base: TokenBucket::new(rate, credits)?, peak: TokenBucket::new(peak, peak_burst)? })
+        Ok(Self {
+            base: TokenBucket::named(rate, credits, "number of credits")?,
+            peak: TokenBucket::named(peak, peak_burst, "peak burst")?,
+        })
     }
 }
 

@@ -1,11 +1,4 @@
 //! Concurrency: at most `limit` in flight, each for as long as it holds its permit or its lease lasts.
-//!
-//! - Promise: the cost of the permits held is at most `limit` whenever one is given.
-//! - Formula: allowed iff `in flight + cost <= limit`. A permit taken at t under a lease holds in
-//!   `[t, t + lease)`, then it is free without being released.
-//! - Memory: 32 bytes a permit held.
-//! - Overshoot: none, but a holder that outlives its lease goes on unseen.
-//! - Choose another: to limit how often rather than how many at once, any of the rates.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,6 +7,16 @@ use crate::rate::MAX_SPAN;
 use crate::{Nanos, Outcome, Retry, RuleError, Status, Timestamp};
 
 /// At most `limit` in flight.
+///
+/// - Promise: the cost of the permits held is at most `limit` whenever one is given.
+/// - Formula: allowed iff `in flight + cost <= limit`. A permit taken at t under a lease holds in
+///   `[t, t + lease)`, then it is free without being released.
+/// - Memory: 40 bytes a key, and 32 a permit held.
+/// - Overshoot: none, but a holder that outlives its lease goes on unseen.
+/// - Choose another: to limit how often rather than how many at once, any of the rates.
+///
+/// It is no [`Algorithm`](crate::Algorithm), since a permit needs an id: `test` it, then
+/// [`acquire`](Self::acquire).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     limit: u64,           // never zero

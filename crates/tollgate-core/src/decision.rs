@@ -36,11 +36,23 @@ impl Outcome {
     pub const fn is_allowed(&self) -> bool {
         matches!(self, Self::Allow { .. })
     }
+
+    /// How long a denied request should wait, where that is known: what a `Retry-After` header says, in
+    /// whole seconds ([`Nanos::as_secs_ceil`]). None when allowed, and when waiting a known time would not
+    /// help.
+    pub const fn retry_after(&self) -> Option<Nanos> {
+        match self {
+            Self::Deny { retry: Retry::After(wait) } => Some(*wait),
+            _ => None,
+        }
+    }
 }
 
 /// The smallest wait after which the same request would pass, if nobody else spends meanwhile.
 ///
-/// Ordered by how bad the news is, so that the largest of several is the answer to all of them.
+/// Over HTTP all three are a 429: `After` with a `Retry-After`, `Unknown` without one, `Never` without one and
+/// not worth sending again. Ordered by how bad the news is, so that the largest of several is the answer to
+/// all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {
     /// Exactly this long: a nanosecond earlier it is still denied.
@@ -75,5 +87,12 @@ impl Decision {
     #[inline]
     pub const fn is_allowed(&self) -> bool {
         self.outcome.is_allowed()
+    }
+}
+
+/// An undecided place, for callers that make room for decisions on the stack.
+impl Default for Decision {
+    fn default() -> Self {
+        Self { outcome: Outcome::Deny { retry: Retry::Unknown }, status: Status::default() }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Rate;
+
 /// Numbers that make no rule. Each message says what would be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -14,8 +16,8 @@ pub enum RuleError {
     ZeroPeriod,
     /// A rate faster than the schedule can hold.
     #[error(
-        "the rate of {tokens} tokens per {period:?} is faster than one token a nanosecond and does not divide \
-         it evenly; give at most 1000000000 tokens per second, or count in a larger unit"
+        "the rate of {tokens} tokens per {period:?} is faster than one token a nanosecond and cannot be kept \
+         exactly; give at most 1000000000 tokens per second, or count in a larger unit"
     )]
     TooFast {
         /// Tokens asked for.
@@ -29,6 +31,9 @@ pub enum RuleError {
         /// `burst`, `queue`, `limit`, ...
         what: &'static str,
     },
+    /// A `max_wait` under which nobody may wait.
+    #[error("the max_waiting is 0, so nobody could wait; give at least 1, or use the bucket alone")]
+    ZeroWaiting,
     /// A span of no length.
     #[error("the {what} is 0; give a span of at least 1 ns, such as 60 s")]
     ZeroSpan {
@@ -36,7 +41,7 @@ pub enum RuleError {
         what: &'static str,
     },
     /// A span longer than the clock can count.
-    #[error("the {what} of {span:?} is too long; give at most {most:?}")]
+    #[error("the {what} of {span:?} is too long; give at most {most:?} ({} years)", most.as_secs() / 31_557_600)]
     TooLong {
         /// `window`, `lease`, ...
         what: &'static str,
@@ -55,8 +60,8 @@ pub enum RuleError {
         /// The largest that would do.
         most: u64,
     },
-    /// A window cut into no pieces, or into pieces shorter than a nanosecond.
-    #[error("{found} sub-windows do not fit the window; give 1 to {most}")]
+    /// A window cut into no pieces, into too many, or into pieces shorter than a nanosecond.
+    #[error("{found} sub-windows are not possible for this window; give 1 to {most}")]
     Buckets {
         /// The number given.
         found: u32,
@@ -64,11 +69,19 @@ pub enum RuleError {
         most: u32,
     },
     /// A peak that is no peak.
-    #[error("the peak rate must be above the base rate, or there is nothing to save credits for")]
-    PeakNotAboveBase,
+    #[error(
+        "the peak rate of {peak} is not above the base rate of {base}, so there is nothing to save credits \
+         for; give a higher peak"
+    )]
+    PeakNotAboveBase {
+        /// The base rate given.
+        base: Rate,
+        /// The peak rate given.
+        peak: Rate,
+    },
     /// A cost no wait could ever pay.
     #[error(
-        "a cost of {cost} can never pass: the limit holds {capacity} at most; raise it or lower the cost"
+        "a cost of {cost} can never pass: the limit holds {capacity} at most; raise the limit or lower the cost"
     )]
     Unreachable {
         /// The cost asked for.

@@ -1,18 +1,4 @@
 //! Weighted fair queuing over a number of slots: SFQ(D).
-//!
-//! Start-time fair queuing (Goyal, Vin, Cheng 1996) with D requests in service at once (Jin, Chase, Kaur
-//! 2004). Every tenant has a line of its own. The request at its head has a start tag
-//! `S = max(v, F)`, where F is the finish tag of the tenant's last dispatched request and v the start
-//! tag of the last dispatched request of anybody; dispatching it sets `F = S + cost / weight`. The
-//! smallest S goes first, ties by arrival.
-//!
-//! - Promise: while two tenants both wait, the costs dispatched for them, divided by their weights, are
-//!   apart by at most the sum of their largest `cost / weight`; with D slots, completed costs by D + 1
-//!   times that. No slot is free while somebody waits.
-//! - Tags are a quantity of work, never of time: capacity a tenant used while nobody else wanted it is
-//!   no debt later, and idleness is no credit. (Tags compared with a clock get both wrong.)
-//! - Cost: O(log tenants) a request. Memory: one record a tenant with work, and for as long as it is
-//!   ahead of its share.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -103,6 +89,20 @@ fn share(cost: u64, weight: Weight) -> Tag {
 ///
 /// It holds no clock and wakes nobody: the caller asks for the next request when one arrives and when
 /// one finishes.
+///
+/// Start-time fair queuing (Goyal, Vin, Cheng 1996) with D requests in service at once (Jin, Chase, Kaur
+/// 2004). Every tenant has a line of its own. The request at its head has a start tag
+/// `S = max(v, F)`, where F is the finish tag of the tenant's last dispatched request and v the start
+/// tag of the last dispatched request of anybody; dispatching it sets `F = S + cost / weight`. The
+/// smallest S goes first, ties by arrival.
+///
+/// - Promise: while two tenants both wait, the costs dispatched for them, divided by their weights, are
+///   apart by at most the sum of their largest `cost / weight`; with D slots, completed costs by D + 1
+///   times that. No slot is free while somebody waits.
+/// - Tags are a quantity of work, never of time: capacity a tenant used while nobody else wanted it is
+///   no debt later, and idleness is no credit. (Tags compared with a clock get both wrong.)
+/// - Cost: O(log tenants) a request. Memory: one record a tenant with work, and one a tenant that was served
+///   beyond v, of which as many are remembered as may wait.
 #[derive(Debug)]
 pub struct FairQueue<K, T> {
     slots: usize,
@@ -231,6 +231,12 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         });
         self.running -= 1;
         self.rest();
+        // v may stand still for long, while newcomers come and go. Those least ahead are forgotten first,
+        // and with them less than one request each.
+        while self.ahead.len() > self.max_waiting {
+            let (_, tenant) = self.ahead.pop_first().expect("more than none");
+            self.tenants.remove(&tenant);
+        }
     }
 
     /// Changes a tenant's record, and puts it where it then belongs: among the heads if it has work

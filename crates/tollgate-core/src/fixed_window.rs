@@ -1,11 +1,4 @@
 //! Fixed window: at most `limit` in each window, counted anew when the next one opens.
-//!
-//! - Promise: at most `limit` in each window.
-//! - Formula: allowed iff `used + cost <= limit`; `used` starts again at 0 once `now` reaches the end.
-//! - Memory: 16 bytes a key.
-//! - Overshoot: up to twice the limit in a span of one window, half on either side of its edge.
-//! - Choose another: where that doubling hurts, [`SlidingCounter`](crate::SlidingCounter) or
-//!   [`SlidingLog`](crate::SlidingLog).
 
 use std::time::Duration;
 
@@ -22,6 +15,13 @@ pub enum Align {
 }
 
 /// A count per window.
+///
+/// - Promise: at most `limit` in each window.
+/// - Formula: allowed iff `used + cost <= limit`; `used` starts again at 0 once `now` reaches the end.
+/// - Memory: 16 bytes a key.
+/// - Overshoot: up to twice the limit in a span of one window, half on either side of its edge.
+/// - Choose another: where that doubling hurts, [`SlidingCounter`](crate::SlidingCounter) or
+///   [`SlidingLog`](crate::SlidingLog).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
     limit: u64,  // never zero

@@ -1,16 +1,32 @@
 //! Leaky bucket as a queue: requests leave one interval apart, whatever the arrivals.
-//!
-//! - Promise: releases k apart are never closer than `floor(k * T)`; at most `capacity` places are taken.
-//! - Formula: `delay = max(tat, now) - now`; allowed iff `delay + cost * T <= capacity * T`; then
-//!   `tat = now + delay + cost * T`. A request keeps its place until `T` after its release.
-//! - Memory: 8 bytes a key. The requests themselves wait wherever the caller holds them.
-//! - Overshoot: none; the pace is exact.
-//! - Choose another: where callers cannot be made to wait, [`TokenBucket`](crate::TokenBucket).
 
 use crate::bucket::Bucket;
 use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status, Tat, Timestamp};
 
 /// A queue with `capacity` places, drained at a rate, empty when unused.
+///
+/// - Promise: releases k apart are never closer than `floor(k * T)`; at most `capacity` places are taken.
+/// - Formula: `delay = max(tat, now) - now`; allowed iff `delay + cost * T <= capacity * T`; then
+///   `tat = now + delay + cost * T`. A request keeps its place until `T` after its release.
+/// - Memory: 8 bytes a key. The requests themselves wait wherever the caller holds them.
+/// - Overshoot: none; the pace is exact.
+/// - Choose another: where callers cannot be made to wait, [`TokenBucket`](crate::TokenBucket).
+///
+/// An allowed request must be held for the `delay` of its outcome; `is_allowed` alone paces nothing. Whoever
+/// gives up while it is held keeps its place. The request just let go still has its place for `T`:
+///
+/// ```
+/// use tollgate_core::{Algorithm, LeakyBucket, Nanos, Outcome, Rate, Tat, Timestamp};
+///
+/// let queue = LeakyBucket::new(Rate::per_second(10)?, 3)?;
+/// let (mut state, now) = (Tat::default(), Timestamp::from_nanos(0));
+/// for held in [0, 100_000_000, 200_000_000] {
+///     let outcome = queue.decide(&mut state, 1, now).outcome;
+///     assert_eq!(outcome, Outcome::Allow { delay: Nanos::new(held) });
+/// }
+/// assert!(!queue.decide(&mut state, 1, now).is_allowed());
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeakyBucket {
     bucket: Bucket,
@@ -21,7 +37,7 @@ impl LeakyBucket {
     ///
     /// Refuses a capacity of 0, and one that takes longer to drain than the state can reach ahead.
     pub fn new(rate: Rate, capacity: u64) -> Result<Self, RuleError> {
-        Ok(Self { bucket: Bucket::new(rate, capacity, "queue")? })
+        Ok(Self { bucket: Bucket::new(rate, capacity, "capacity of the queue")? })
     }
 
     /// Decides for a schedule that reaches `ahead`, which is how long the request would wait. Allowed if

@@ -21,12 +21,12 @@
 //! |---|---|---|
 //! | a rate, with bursts | [`TokenBucket`] (GCRA and the leaky-bucket meter are the same thing) | 8 bytes |
 //! | a rate, holding requests to an even pace | [`LeakyBucket`] | 8 bytes |
-//! | a rate, letting short waits through | [`MaxWait`] around either bucket | 8 bytes and one a waiting request |
+//! | a rate, letting short waits through | [`MaxWait`] around either bucket | 40 bytes, and 8 a waiting request |
 //! | a count per calendar-aligned or first-request window | [`FixedWindow`] | 16 bytes |
-//! | a count in *any* span of the window, exactly | [`SlidingLog`] | 8 bytes an admitted unit, at most the limit |
+//! | a count in *any* span of the window, exactly | [`SlidingLog`] | 32 bytes, and 8 an admitted unit, at most the limit of them |
 //! | the same, nearly, for many keys | [`SlidingCounter`] | 32 bytes, and 8 a sub-window above one |
 //! | a base rate with saved-up bursts at a higher one | [`BurstCredits`] | 16 bytes |
-//! | requests in flight | [`Concurrency`] | 32 bytes a holder |
+//! | requests in flight | [`Concurrency`] | 40 bytes, and 32 a permit |
 //!
 //! [`decide_all`] charges several limits or none. [`FairQueue`] shares slots by weight.
 //! [`adaptive`] moves limits with the load.

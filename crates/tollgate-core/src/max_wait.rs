@@ -1,11 +1,4 @@
 //! A bucket that lets a request wait for its turn, if the turn comes soon and few are waiting.
-//!
-//! - Promise: nobody waits longer than `max_wait`, and never more than `max_waiting` wait at once.
-//! - Formula: the bucket's, with its limit moved by `max_wait`; a request that must wait is also denied
-//!   while `max_waiting` earlier ones have not been released.
-//! - Memory: the bucket's 8 bytes, and 8 for each request that waited, at most `max_waiting`.
-//! - Overshoot: none; waiting requests are charged when they are admitted.
-//! - Choose another: the bare bucket where callers would rather hear "no" at once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,6 +6,13 @@ use std::time::Duration;
 use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Timestamp};
 
 /// A token or leaky bucket with a bound on how long, and how many, requests may wait.
+///
+/// - Promise: nobody waits longer than `max_wait`, and never more than `max_waiting` wait at once.
+/// - Formula: the bucket's, with its limit moved by `max_wait`; a request that must wait is also denied
+///   while `max_waiting` earlier ones have not been released.
+/// - Memory: 40 bytes a key, and 8 for each request that waited, at most `max_waiting`.
+/// - Overshoot: none; waiting requests are charged when they are admitted.
+/// - Choose another: the bare bucket where callers would rather hear "no" at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxWait<B> {
     bucket: B,
@@ -49,7 +49,7 @@ impl<B: Holds> MaxWait<B> {
             return Err(RuleError::ZeroSpan { what: "max_wait" });
         }
         if max_waiting == 0 {
-            return Err(RuleError::ZeroCapacity { what: "max_waiting" });
+            return Err(RuleError::ZeroWaiting);
         }
         let max_wait = Nanos::saturating_from(max_wait);
         bucket.require_wait(max_wait)?;

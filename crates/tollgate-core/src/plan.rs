@@ -1,6 +1,6 @@
 //! Several limits on one request: all are charged, or none.
 
-use crate::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Timestamp};
+use crate::{Decision, Outcome, PermitId, Rule, State, Status, Timestamp};
 
 /// The limits that apply to one request, each with its key's state and its cost.
 ///
@@ -25,7 +25,7 @@ pub trait Plan {
     fn status(&self, i: usize, now: Timestamp) -> Status;
 }
 
-/// One limit of a plan whose states are at hand: `[Charge]` is a [`Plan`].
+/// One limit of a plan whose states are at hand: a slice or an array of charges is a [`Plan`].
 #[derive(Debug)]
 pub struct Charge<'a> {
     /// The limit's rule.
@@ -57,6 +57,24 @@ impl Plan for [Charge<'_>] {
     }
 }
 
+impl<const N: usize> Plan for [Charge<'_>; N] {
+    fn len(&self) -> usize {
+        N
+    }
+
+    fn test(&self, i: usize, now: Timestamp) -> Outcome {
+        self.as_slice().test(i, now)
+    }
+
+    fn spend(&mut self, i: usize, now: Timestamp) {
+        self.as_mut_slice().spend(i, now);
+    }
+
+    fn status(&self, i: usize, now: Timestamp) -> Status {
+        self.as_slice().status(i, now)
+    }
+}
+
 /// The answer to a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not go ahead"]
@@ -84,6 +102,10 @@ impl Verdict {
 /// request is denied they tell of states that have not changed, also for limits that would have
 /// allowed it.
 ///
+/// # Panics
+///
+/// When `decisions` is not as long as the plan.
+///
 /// ```
 /// use tollgate_core::{Charge, Decision, PermitId, Rate, Rule, State, Timestamp, TokenBucket, decide_all};
 ///
@@ -98,7 +120,7 @@ impl Verdict {
 ///         Charge { rule: &user, state: &mut alice, cost: 1, permit },
 ///         Charge { rule: &tenant, state: &mut acme, cost: 1, permit },
 ///     ];
-///     let verdict = decide_all(&mut plan[..], Timestamp::from_nanos(0), &mut decisions);
+///     let verdict = decide_all(&mut plan, Timestamp::from_nanos(0), &mut decisions);
 ///     assert_eq!(verdict.is_allowed(), allowed);
 /// }
 /// // The second request was refused by the user's limit, and the tenant paid for the first one only.
@@ -153,16 +175,6 @@ fn tightest(decisions: &[Decision], counts: impl Fn(&Decision) -> bool) -> Optio
         |decision: &Decision| (decision.status.remaining, std::cmp::Reverse(decision.status.reset_after));
     let candidates = decisions.iter().enumerate().filter(|(_, decision)| counts(decision));
     candidates.min_by_key(|(_, decision)| key(decision)).map(|(i, _)| i)
-}
-
-/// What an undecided place holds, for callers that make room for decisions on the stack.
-impl Default for Decision {
-    fn default() -> Self {
-        Self {
-            outcome: Outcome::Deny { retry: Retry::Unknown },
-            status: Status { remaining: 0, reset_after: Nanos::ZERO },
-        }
-    }
 }
 
 #[cfg(test)]

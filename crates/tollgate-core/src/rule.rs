@@ -1,9 +1,9 @@
 //! Any rule, for those who choose it at run time.
 
 use crate::{
-    Algorithm, BurstCredits, Concurrency, Counts, Credits, FixedWindow, Holds, LeakyBucket, Log, MaxWait,
-    Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp, TokenBucket,
-    Waiting, Window,
+    Algorithm, BurstCredits, Concurrency, Counts, Credits, Decision, FixedWindow, Holds, LeakyBucket, Log,
+    MaxWait, Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp,
+    TokenBucket, Waiting, Window,
 };
 
 /// A rule of any algorithm.
@@ -30,7 +30,8 @@ pub enum Rule {
     Concurrency(Concurrency),
 }
 
-/// The state of a key under a rule of any algorithm.
+/// The state of a key under a rule of any algorithm: 48 bytes, and what it keeps on the heap. Where all keys
+/// share an algorithm, its own kind of state is smaller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
@@ -95,6 +96,15 @@ impl Rule {
         each!(self,
             rule => rule.spend(own(state), cost, now),
             concurrency => concurrency.acquire(own(state), id, cost, now))
+    }
+
+    /// As [`Algorithm::decide`]. A concurrency limit gives the permit `id`; the others ignore it.
+    pub fn decide(&self, state: &mut State, id: PermitId, cost: u64, now: Timestamp) -> Decision {
+        let outcome = self.test(state, cost, now);
+        if outcome.is_allowed() {
+            self.spend(state, id, cost, now);
+        }
+        Decision { outcome, status: self.status(state, now) }
     }
 
     /// As [`Algorithm::status`].

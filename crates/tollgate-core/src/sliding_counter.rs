@@ -1,20 +1,8 @@
 //! Sliding window, counted: one counter a sub-window instead of one entry a request.
 //!
-//! The window of length W is cut into N sub-windows of w = W/N. `full` is what the N newest hold, `old`
-//! what the one before them holds, of which a part still lies in the window; e is how far `now` is into
-//! the current sub-window. The modes differ in how `old` weighs:
-//!
-//! | mode | allowed iff | in any span of W at most |
-//! |---|---|---|
-//! | [`Mode::Strict`] | `old + full + cost <= limit` | `limit`; acts as a window of up to W + w |
-//! | [`Mode::Interpolate`] | `old * (w-e)/w + full + cost <= limit` | `2 * limit - 1`, yet only `limit` in W - w |
-//! | [`Mode::Lenient`] | `full + cost <= limit` | `2 * limit` |
-//!
-//! - Memory: 32 bytes a key for N = 1, and 8 a counter above that.
-//! - Choose another: for small limits the exact [`SlidingLog`](crate::SlidingLog) costs little more.
-//!
-//! Time is counted in pieces of 1/N ns, of which a sub-window has exactly W, so that an N which does not
-//! divide W loses nothing.
+//! Time is counted in pieces of 1/N ns. A sub-window is W/N ns long and so has exactly W pieces: `window`
+//! is the length of the window in nanoseconds and of a sub-window in pieces, and an N that does not divide
+//! W loses nothing.
 
 use std::time::Duration;
 
@@ -22,6 +10,15 @@ use crate::fixed_window::{checked_window, phase};
 use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
 
 /// How the sub-window that is leaving weighs.
+///
+/// `full` is what the N newest sub-windows hold, `old` what the one before them holds, of which a part still
+/// lies in the window of length W; w = W/N, and e is how far `now` is into the current sub-window.
+///
+/// | mode | allowed iff | in any span of W at most |
+/// |---|---|---|
+/// | `Strict` | `old + full + cost <= limit` | `limit`; acts as a window of up to W + w |
+/// | `Interpolate` | `old * (w-e)/w + full + cost <= limit` | `2 * limit - 1`, yet only `limit` in W - w |
+/// | `Lenient` | `full + cost <= limit` | `2 * limit` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// By the part of it that is still in the window, as if its requests had come evenly.
@@ -32,7 +29,12 @@ pub enum Mode {
     Lenient,
 }
 
-/// At most about `limit` in any span of `window`; see the module for what each mode promises.
+/// At most about `limit` in any span of `window`: a few counters instead of a log.
+///
+/// - Promise and formula: see [`Mode`].
+/// - Memory: 32 bytes a key for one sub-window, and 8 a sub-window above that.
+/// - Overshoot: none in strict mode, up to `limit - 1` in the others' worst case.
+/// - Choose another: for small limits the exact [`SlidingLog`](crate::SlidingLog) costs little more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingCounter {
     limit: u64,   // never zero
@@ -75,7 +77,8 @@ impl SlidingCounter {
     /// At most `limit` in `window`, cut into `buckets` sub-windows aligned to the clock's zero unless
     /// [`started_at`](Self::started_at) says otherwise.
     ///
-    /// Refuses zero for any, and sub-windows shorter than a nanosecond.
+    /// Refuses zero for any, a limit above 2^62, sub-windows shorter than a nanosecond and more than
+    /// 65536 of them: every decision adds them up, so a few dozen are the sensible number.
     pub fn new(limit: u64, window: Duration, buckets: u32, mode: Mode) -> Result<Self, RuleError> {
         if limit == 0 {
             return Err(RuleError::ZeroCapacity { what: "limit" });
@@ -179,7 +182,7 @@ fn div_ceil(a: u128, b: u64) -> u64 {
     }
 }
 
-/// The most sub-windows. Every decision adds them up, so a few dozen are the sensible number.
+/// The most sub-windows.
 const MAX_BUCKETS: u32 = 1 << 16;
 
 /// The last sub-window there is, so that those after it can still be numbered. Only sub-windows of a
@@ -224,7 +227,9 @@ impl Counts {
     }
 
     /// The counter of sub-window `index`, which becomes the newest: those between start again at 0.
-    #[inline]
+    ///
+    /// The ring has a slot for each of `buckets + 1`: it is made here, and anew by `convert` where their
+    /// number changes.
     fn open(&mut self, index: u64, buckets: u64) -> &mut u64 {
         let slots = buckets + 1;
         if buckets > 1 && matches!(self.ring, Ring::Two(_)) {
@@ -264,7 +269,8 @@ impl Algorithm for SlidingCounter {
             return Outcome::ALLOW;
         }
         // Nothing changes within a sub-window but the weight of `old`, so go from edge to edge until
-        // what is left over is `old`'s to free.
+        // what is left over is `old`'s to free. After N + 1 edges everything has left, and the cost
+        // alone is within the limit.
         while view.full + cost > self.limit || (self.mode == Mode::Strict && !self.allows(view, cost)) {
             view = self.roll(counts, view);
         }

@@ -1,11 +1,4 @@
 //! Sliding window, exact: the time of every admitted unit is kept.
-//!
-//! - Promise: in every span `(t - window, t]`, admitted cost is at most `limit`.
-//! - Formula: with room in the log for all but k units of the cost, allowed iff the k-th oldest entry
-//!   has left the window. No scan: entries are in order.
-//! - Memory: 8 bytes an admitted unit, at most `limit` of them, whatever the traffic.
-//! - Overshoot: none.
-//! - Choose another: for large limits, [`SlidingCounter`](crate::SlidingCounter) in strict mode.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,6 +7,13 @@ use crate::fixed_window::checked_window;
 use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
 
 /// At most `limit` in any span of `window`.
+///
+/// - Promise: in every span `(t - window, t]`, admitted cost is at most `limit`.
+/// - Formula: with room in the log for all but k units of the cost, allowed iff the k-th oldest entry
+///   has left the window. No scan: entries are in order.
+/// - Memory: 32 bytes a key, and 8 an admitted unit: at most `limit` of them, whatever the traffic.
+/// - Overshoot: none.
+/// - Choose another: for large limits, [`SlidingCounter`](crate::SlidingCounter) in strict mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
     limit: usize,  // never zero

@@ -1,11 +1,16 @@
 //! Moments, and the spans between them.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::time::Duration;
 
 /// A moment: nanoseconds since the zero of whatever clock the caller reads.
 ///
-/// The core never asks what that zero is. Rules whose windows are aligned to the wall clock are told
+/// The clock should be monotonic. One that steps back mints nothing, but a bucket that was used waits until
+/// it has caught up; windows go on at the newest moment they saw. With an `Instant` taken when the process
+/// starts, `Timestamp::from_nanos(start.elapsed().as_nanos() as u64)` is all it takes.
+///
+/// The core never asks what the zero is. Rules whose windows are aligned to the wall clock are told
 /// once how far this zero lies from the Unix epoch ([`crate::FixedWindow::started_at`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
@@ -40,7 +45,7 @@ impl Timestamp {
 ///
 /// What decisions answer with: a [`Duration`] that fits one word. Making two Durations, each split into
 /// seconds and a rest, would take a fifth of the instructions of a token bucket's decision. It compares
-/// with Durations, turns into them, and is written like them.
+/// with Durations, turns into them, and prints like them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
@@ -89,8 +94,32 @@ impl PartialEq<Duration> for Nanos {
     }
 }
 
+impl PartialEq<Nanos> for Duration {
+    fn eq(&self, other: &Nanos) -> bool {
+        *self == Self::from(*other)
+    }
+}
+
+impl PartialOrd<Duration> for Nanos {
+    fn partial_cmp(&self, other: &Duration) -> Option<Ordering> {
+        Duration::from(*self).partial_cmp(other)
+    }
+}
+
+impl PartialOrd<Nanos> for Duration {
+    fn partial_cmp(&self, other: &Nanos) -> Option<Ordering> {
+        self.partial_cmp(&Self::from(*other))
+    }
+}
+
 impl fmt::Debug for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Duration::from(*self).fmt(f)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
     }
 }

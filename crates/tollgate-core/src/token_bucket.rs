@@ -1,18 +1,18 @@
 //! Token bucket: at most `burst` at once and `rate` in the long run.
-//!
-//! The same mechanism is known as GCRA and as the leaky bucket used as a meter.
-//!
-//! - Promise: in every span of length d, admitted cost is at most `burst + d * rate`.
-//! - Formula: `new = max(tat, now) + cost * T`; allowed iff `new - now <= burst * T`; then `tat = new`.
-//! - Memory: 8 bytes a key.
-//! - Overshoot: none; the burst is the most that can come at once.
-//! - Choose another: for an even pace downstream, [`LeakyBucket`](crate::LeakyBucket); for "n in any
-//!   minute" promised to a partner, [`SlidingLog`](crate::SlidingLog).
 
 use crate::bucket::Bucket;
 use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status, Tat, Timestamp};
 
 /// A token bucket, full when unused.
+///
+/// The same mechanism is known as GCRA and as the leaky bucket used as a meter.
+///
+/// - Promise: in every span of length d, admitted cost is at most `burst + d * rate`.
+/// - Formula: `new = max(tat, now) + cost * T`; allowed iff `new - now <= burst * T`; then `tat = new`.
+/// - Memory: 8 bytes a key.
+/// - Overshoot: none; the burst is the most that can come at once.
+/// - Choose another: for an even pace downstream, [`LeakyBucket`](crate::LeakyBucket); for "n in any
+///   minute" promised to a partner, [`SlidingLog`](crate::SlidingLog).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     bucket: Bucket,
@@ -24,11 +24,16 @@ impl TokenBucket {
     /// Refuses a burst of 0, and one that takes longer to refill than the state can reach ahead:
     /// 146 years at rates that divide a nanosecond, less by up to 64 at others.
     pub fn new(rate: Rate, burst: u64) -> Result<Self, RuleError> {
-        Ok(Self { bucket: Bucket::new(rate, burst, "burst")? })
+        Self::named(rate, burst, "burst")
     }
 
-    /// Gives the key as many tokens as it had under `old`, at most the burst. Waits already promised are
-    /// kept in time as well as in tokens, so that a faster rate does not let newcomers overtake.
+    /// [`new`](Self::new), with the burst called `what` in errors.
+    pub(crate) fn named(rate: Rate, burst: u64, what: &'static str) -> Result<Self, RuleError> {
+        Ok(Self { bucket: Bucket::new(rate, burst, what)? })
+    }
+
+    /// Gives the key as many tokens as it had under `old`, at most the burst. Waits already promised
+    /// (under a `MaxWait`) are kept in time as well as in tokens, lest a faster rate let newcomers overtake.
     pub(crate) fn keep_tokens(&self, old: &Self, tat: &mut Tat, now: Timestamp) {
         let ahead = old.bucket.ahead(*tat, now);
         let owed = ahead.saturating_sub(old.bucket.tolerance());

@@ -64,9 +64,14 @@ fn a_cost_above_either_bucket_never_passes() {
 #[test]
 fn nonsense_is_refused() {
     let slow = per_second(10);
-    assert_eq!(BurstCredits::new(slow, slow, 5), Err(RuleError::PeakNotAboveBase));
+    assert_eq!(
+        BurstCredits::new(slow, slow, 5).unwrap_err().to_string(),
+        "the peak rate of 10 per 1s is not above the base rate of 10 per 1s, so there is nothing to save credits \
+         for; give a higher peak"
+    );
+    assert_eq!(BurstCredits::new(slow, slow, 5), Err(RuleError::PeakNotAboveBase { base: slow, peak: slow }));
     assert_eq!(
         BurstCredits::lasting(slow, per_second(20), span(1)),
-        Err(RuleError::ZeroCapacity { what: "burst" })
+        Err(RuleError::ZeroCapacity { what: "number of credits" })
     );
 }

@@ -213,6 +213,22 @@ fn slots_are_filled_while_somebody_waits_and_no_further() {
 }
 
 #[test]
+fn tenants_who_come_and_go_while_one_holds_on_are_not_remembered_without_end() {
+    let mut queue: FairQueue<u64, ()> = FairQueue::new(2, 10, 10);
+    let request = || Request { weight: Weight::ONE, cost: 1, deadline: None, item: () };
+    queue.push(0, request()).unwrap();
+    let Some(Dispatch::Run(long, ())) = queue.dispatch(at(0)) else { panic!() };
+    for newcomer in 1..100_000 {
+        queue.push(newcomer, request()).unwrap();
+        let Some(Dispatch::Run(running, ())) = queue.dispatch(at(0)) else { panic!() };
+        queue.finish(running, 1);
+        assert!(queue.tenants() <= 11, "{} remembered", queue.tenants());
+    }
+    queue.finish(long, 1);
+    assert_eq!(queue.tenants(), 0);
+}
+
+#[test]
 fn tenants_are_forgotten_once_they_are_not_ahead() {
     let mut queue = queue(1);
     for i in 0..10_000_u32 {

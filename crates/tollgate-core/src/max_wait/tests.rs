@@ -76,7 +76,7 @@ fn a_caller_may_be_less_patient() {
 fn nonsense_is_refused() {
     let bucket = TokenBucket::new(per_second(10), 1).unwrap();
     assert_eq!(MaxWait::new(bucket, Duration::ZERO, 1), Err(RuleError::ZeroSpan { what: "max_wait" }));
-    assert_eq!(MaxWait::new(bucket, span(1), 0), Err(RuleError::ZeroCapacity { what: "max_waiting" }));
+    assert_eq!(MaxWait::new(bucket, span(1), 0), Err(RuleError::ZeroWaiting));
     assert!(matches!(MaxWait::new(bucket, Duration::MAX, 1), Err(RuleError::TooLong { .. })));
 }
 

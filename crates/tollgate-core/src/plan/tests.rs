@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::table::*;
-use crate::{Concurrency, FixedWindow, PermitId, Rule, State, TokenBucket};
+use crate::{Concurrency, FixedWindow, Nanos, PermitId, Retry, Rule, State, TokenBucket};
 
 /// Rules side by side, each with a state of its own and a cost.
 type Limits = Vec<(Rule, State, u64)>;

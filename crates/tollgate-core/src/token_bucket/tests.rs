@@ -221,12 +221,13 @@ fn nonsense_is_refused_with_what_would_be_right() {
         [
             "the rate is 0 tokens, so nothing could ever pass; give at least 1 token per period",
             "the rate's period is 0; give a period of at least 1 ns, such as 1 s",
-            "the rate's period of 18446744073709551615.999999999s is too long; give at most 4611686018.427387904s",
-            "the rate of 7000000001 tokens per 1s is faster than one token a nanosecond and does not divide it \
-             evenly; give at most 1000000000 tokens per second, or count in a larger unit",
+            "the rate's period of 18446744073709551615.999999999s is too long; give at most 4611686018.427387904s (146 \
+             years)",
+            "the rate of 7000000001 tokens per 1s is faster than one token a nanosecond and cannot be kept \
+             exactly; give at most 1000000000 tokens per second, or count in a larger unit",
             "the burst is 0, so nothing could ever pass; give at least 1",
             "the burst of 18446744073709551615 is too large; with the other numbers as they are, give at most 4611686018",
-            "a cost of 11 can never pass: the limit holds 10 at most; raise it or lower the cost",
+            "a cost of 11 can never pass: the limit holds 10 at most; raise the limit or lower the cost",
         ]
     );
 }
