@@ -9,6 +9,8 @@
 //! `capacity - (tat - now) / interval`, refilled by the passing of time alone, with no second word for
 //! "last refill" that a clock stepping back could corrupt.
 
+use std::collections::VecDeque;
+
 use crate::rate::{Interval, MAX_SPAN};
 use crate::{Algorithm, Decision, Nanos, Outcome, Rate, RuleError, Status, Timestamp};
 
@@ -26,6 +28,18 @@ use crate::{Algorithm, Decision, Nanos, Outcome, Rate, RuleError, Status, Timest
 pub struct Tat(u64); // 0: unused
 
 impl Tat {
+    /// The word, for stores that keep nothing else.
+    #[inline]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The state whose word this is.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     #[inline]
     fn at(ticks: u64) -> Self {
         // The one tick that means "unused" is taken by its neighbour: late, never early.
@@ -40,6 +54,20 @@ pub trait Holds: Algorithm<State = Tat> {
 
     /// Refuses a wait so long that the schedule could not reach it.
     fn require_wait(&self, max_wait: Nanos) -> Result<(), RuleError>;
+
+    /// [`Algorithm::convert`], where requests may wait, or might, for the first of `max_waits` under `old` and
+    /// for the second from now on. The last of those who do leaves at `last_turn`: no turn comes before it.
+    fn convert_waiting(
+        &self,
+        old: &Self,
+        tat: &mut Tat,
+        now: Timestamp,
+        max_waits: [Nanos; 2],
+        last_turn: Timestamp,
+    );
+
+    /// The turns of the newest requests that still wait, as far as the schedule tells: at most `most`.
+    fn turns(&self, tat: &Tat, now: Timestamp, most: usize) -> VecDeque<Timestamp>;
 }
 
 /// How far ahead of `now` a schedule may reach, in ticks: half of what the word can tell from the
@@ -149,6 +177,23 @@ impl Bucket {
         max_wait.get().saturating_mul(self.interval.per_nano.get()).min(MAX_REACH - 1)
     }
 
+    /// The turns, one interval apart, of whoever is still to leave a queue that reaches `ahead`: oldest first,
+    /// at most the `most` newest.
+    pub(crate) fn turns(&self, ahead: u64, now: Timestamp, most: usize) -> VecDeque<Timestamp> {
+        let mut turns = VecDeque::new();
+        let mut turn = ahead.saturating_sub(self.interval.ticks.get());
+        while turn > 0 && turns.len() < most {
+            turns.push_front(now.after(self.nanos(turn)));
+            turn = turn.saturating_sub(self.interval.ticks.get());
+        }
+        turns
+    }
+
+    /// The shortest wait in ticks that is told as `wait`.
+    pub(crate) fn at_least(&self, wait: Nanos) -> u64 {
+        self.wait(wait).saturating_sub(self.interval.per_nano.get() - 1)
+    }
+
     /// Refuses a wait that with the tolerance would pass the reach of the word.
     pub(crate) fn require_wait(&self, max_wait: Nanos) -> Result<(), RuleError> {
         let most = Nanos::new((MAX_REACH - self.tolerance) / self.interval.per_nano.get());
@@ -158,22 +203,27 @@ impl Bucket {
         Ok(())
     }
 
-    /// How far ahead this bucket must reach to hold as many tokens as `old` did reaching `ahead`, but
-    /// no more than it can hold. Owed tokens stay owed.
-    pub(crate) fn same_tokens(&self, ahead: u64, old: &Self) -> u64 {
-        let left = i128::from(old.tolerance) - i128::from(ahead);
-        let left =
-            (left * i128::from(self.interval.ticks.get())).div_euclid(i128::from(old.interval.ticks.get()));
-        clamp(i128::from(self.tolerance) - left)
+    /// How far ahead this bucket must reach to hold as many tokens as `old` did reaching `ahead`. Up to
+    /// `old_owed` ticks may have been owed, and up to `owed` may be from now on. What lies beyond was not spent
+    /// but is the distance of a clock that stepped back, which stays as long as it is.
+    pub(crate) fn same_tokens(&self, ahead: u64, old: &Self, old_owed: u64, owed: u64) -> u64 {
+        let spent = ahead.min(old.tolerance + old_owed);
+        let left = i128::from(old.tolerance) - i128::from(spent);
+        let (new_ticks, old_ticks) = (self.interval.ticks.get(), old.interval.ticks.get());
+        let left = (left * i128::from(new_ticks)).div_euclid(old_ticks.into());
+        let spends = (i128::from(self.tolerance) - left).clamp(0, i128::from(self.tolerance + owed));
+        clamp(spends + self.same_time(ahead - spent, old))
     }
 
-    /// How far ahead this bucket must reach to hold as many requests as `old` did reaching `ahead`.
+    /// How far ahead this bucket must reach to have as many places taken as `old` did reaching `ahead`, at most
+    /// all of them, and to let nobody go before those who already have their time.
     pub(crate) fn same_count(&self, ahead: u64, old: &Self) -> u64 {
-        scale_up(ahead, self.interval.ticks.get(), old.interval.ticks.get())
+        let taken = scale_up(ahead, self.interval.ticks.get(), old.interval.ticks.get());
+        clamp(taken.min(self.tolerance.into()).max(self.same_time(ahead, old)))
     }
 
     /// As much time as `ticks` of `old`, rounded up.
-    pub(crate) fn same_time(&self, ticks: u64, old: &Self) -> u64 {
+    fn same_time(&self, ticks: u64, old: &Self) -> i128 {
         scale_up(ticks, self.interval.per_nano.get(), old.interval.per_nano.get())
     }
 
@@ -183,14 +233,15 @@ impl Bucket {
     }
 }
 
-fn scale_up(amount: u64, numerator: u64, denominator: u64) -> u64 {
+fn scale_up(amount: u64, numerator: u64, denominator: u64) -> i128 {
     let product = i128::from(amount) * i128::from(numerator);
-    clamp((product + i128::from(denominator) - 1).div_euclid(denominator.into()))
+    (product + i128::from(denominator) - 1).div_euclid(denominator.into())
 }
 
-/// A reach that the word can tell from the past.
+/// A reach well within what the word can tell from the past.
 fn clamp(ahead: i128) -> u64 {
-    u64::try_from(ahead.clamp(0, i64::MAX.into())).expect("clamped to the range of u63")
+    let most = i128::from(MAX_REACH + MAX_REACH / 2);
+    u64::try_from(ahead.min(most)).expect("not below 0, and below 2^63")
 }
 
 const _: () = assert!(MAX_SPAN.as_nanos() == MAX_REACH as u128, "an interval must fit the schedule's reach");

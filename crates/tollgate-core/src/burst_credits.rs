@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::rate::MAX_SPAN;
 use crate::{Algorithm, Outcome, Rate, RuleError, Status, Tat, Timestamp, TokenBucket};
 
 /// A base rate with credits that may be spent at a peak rate. A new key has full credits.
@@ -36,10 +37,15 @@ impl BurstCredits {
     }
 
     /// As [`new`](Self::new), with full credits lasting exactly `burst_for` at the peak:
-    /// `(peak - rate) * burst_for` of them, since the base rate goes on meanwhile.
+    /// `(peak - rate) * burst_for` of them, rounded down, since the base rate goes on meanwhile.
     pub fn lasting(rate: Rate, peak: Rate, burst_for: Duration) -> Result<Self, RuleError> {
-        let gained = |rate: Rate| u128::from(rate.tokens()) * burst_for.as_nanos() / rate.period().as_nanos();
-        let credits = gained(peak).saturating_sub(gained(rate));
+        if burst_for > MAX_SPAN {
+            return Err(RuleError::TooLong { what: "burst_for", span: burst_for, most: MAX_SPAN });
+        }
+        let gained =
+            |rate: Rate| (u128::from(rate.tokens()) * burst_for.as_nanos(), rate.period().as_nanos());
+        let ((peak_tokens, peak_period), (tokens, period)) = (gained(peak), gained(rate));
+        let credits = (peak_tokens / peak_period).saturating_sub(tokens.div_ceil(period));
         Self::new(rate, peak, u64::try_from(credits).unwrap_or(u64::MAX))
     }
 
@@ -93,8 +99,8 @@ impl Algorithm for BurstCredits {
         if old.is_unused(state, now) {
             *state = Credits::default();
         } else {
-            self.base.keep_tokens(&old.base, &mut state.base, now);
-            self.peak.keep_tokens(&old.peak, &mut state.peak, now);
+            self.base.keep_tokens(&old.base, &mut state.base, now, 0, 0);
+            self.peak.keep_tokens(&old.peak, &mut state.peak, now, 0, 0);
         }
     }
 }

@@ -28,7 +28,7 @@ impl Weight {
 pub struct Request<T> {
     /// The tenant's weight, as of this request.
     pub weight: Weight,
-    /// The work it is expected to be. [`FairQueue::finish`] corrects it.
+    /// The work it is expected to be, at least 1. [`FairQueue::finish`] corrects it.
     pub cost: u64,
     /// After this moment it is no longer worth starting; at it, it still is.
     pub deadline: Option<Timestamp>,
@@ -75,14 +75,15 @@ impl<K> Running<K> {
     }
 }
 
-/// Work per weight. In 128 bits it does not overflow: 2^64 requests of the largest cost fit.
+/// Work per weight. In 128 bits it does not overflow: 2^44 requests of the largest cost fit.
 type Tag = u128;
 
 /// Tags count in 2^-20 of a unit of work, so that weights up to a million divide a cost finely.
 const UNIT: u128 = 1 << 20;
 
+/// A request counts for one unit of work at least: what is free would be served for ever.
 fn share(cost: u64, weight: Weight) -> Tag {
-    (u128::from(cost) * UNIT).div_ceil(weight.0.into())
+    (u128::from(cost.max(1)) * UNIT).div_ceil(weight.0.into())
 }
 
 /// A queue that shares a number of slots between tenants by weight.
@@ -102,7 +103,8 @@ fn share(cost: u64, weight: Weight) -> Tag {
 /// - Tags are a quantity of work, never of time: capacity a tenant used while nobody else wanted it is
 ///   no debt later, and idleness is no credit. (Tags compared with a clock get both wrong.)
 /// - Cost: O(log tenants) a request. Memory: one record a tenant with work, and one a tenant that was served
-///   beyond v, of which as many are remembered as may wait.
+///   beyond v, of which as many are remembered as may wait. (Where new tenants come without end, each with
+///   the right to be served at once, those who come again wait: bound the number of tenants.)
 #[derive(Debug)]
 pub struct FairQueue<K, T> {
     slots: usize,
@@ -173,7 +175,7 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         if self.waiting >= self.max_waiting {
             return Err(Full::Queue(request.item));
         }
-        if self.tenants.get(&tenant).is_some_and(|tenant| tenant.line.len() >= self.max_waiting_each) {
+        if self.tenants.get(&tenant).map_or(0, |tenant| tenant.line.len()) >= self.max_waiting_each {
             return Err(Full::Tenant(request.item));
         }
         let arrival = self.arrivals;
@@ -224,6 +226,9 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
     /// expected to be; never so little that it would be owed for time gone by.
     pub fn finish(&mut self, running: Running<K>, actual: u64) {
         let Running { tenant, weight, cost } = running;
+        if self.tenants.get(&tenant).is_none_or(|record| record.running == 0) {
+            return; // of another queue
+        }
         self.edit(&tenant, |record, virtual_time| {
             let charged = record.finish + share(actual, weight);
             record.finish = charged.saturating_sub(share(cost, weight)).max(*virtual_time);

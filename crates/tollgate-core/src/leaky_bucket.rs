@@ -1,5 +1,7 @@
 //! Leaky bucket as a queue: requests leave one interval apart, whatever the arrivals.
 
+use std::collections::VecDeque;
+
 use crate::bucket::Bucket;
 use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status, Tat, Timestamp};
 
@@ -90,8 +92,7 @@ impl Algorithm for LeakyBucket {
     /// The places taken stay taken, and nobody new leaves before those who already have their time.
     fn convert(&self, old: &Self, tat: &mut Tat, now: Timestamp) {
         let ahead = old.bucket.ahead(*tat, now);
-        let promised = self.bucket.same_time(ahead, &old.bucket);
-        self.bucket.reach(tat, promised.max(self.bucket.same_count(ahead, &old.bucket)), now);
+        self.bucket.reach(tat, self.bucket.same_count(ahead, &old.bucket), now);
     }
 }
 
@@ -104,6 +105,25 @@ impl Holds for LeakyBucket {
     /// Any wait will do: the queue's capacity bounds it.
     fn require_wait(&self, _max_wait: Nanos) -> Result<(), RuleError> {
         Ok(())
+    }
+
+    fn convert_waiting(
+        &self,
+        old: &Self,
+        tat: &mut Tat,
+        now: Timestamp,
+        _: [Nanos; 2],
+        last_turn: Timestamp,
+    ) {
+        self.convert(old, tat, now);
+        if last_turn > now {
+            let no_sooner = self.bucket.at_least(last_turn.since(now)) + self.bucket.span(1);
+            self.bucket.reach(tat, self.bucket.ahead(*tat, now).max(no_sooner), now);
+        }
+    }
+
+    fn turns(&self, tat: &Tat, now: Timestamp, most: usize) -> VecDeque<Timestamp> {
+        self.bucket.turns(self.bucket.ahead(*tat, now), now, most)
     }
 }
 

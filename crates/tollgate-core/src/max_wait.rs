@@ -27,19 +27,6 @@ pub struct Waiting {
     releases: VecDeque<Timestamp>, // the newest `max_waiting`; some may be past, but a clock may step back
 }
 
-impl Waiting {
-    pub(crate) const fn tat(&self) -> Tat {
-        self.tat
-    }
-}
-
-impl From<Tat> for Waiting {
-    /// A bucket under which nobody waits yet.
-    fn from(tat: Tat) -> Self {
-        Self { tat, releases: VecDeque::new() }
-    }
-}
-
 impl<B: Holds> MaxWait<B> {
     /// Lets up to `max_waiting` requests wait, each at most `max_wait`.
     ///
@@ -59,6 +46,25 @@ impl<B: Holds> MaxWait<B> {
     /// The bucket underneath.
     pub const fn bucket(&self) -> &B {
         &self.bucket
+    }
+
+    /// The state of a key whose bucket was given this `max_wait`. Whoever already waits counts.
+    pub(crate) fn begin(&self, old: &B, tat: Tat, now: Timestamp) -> Waiting {
+        let releases = old.turns(&tat, now, self.max_waiting);
+        let mut state = Waiting { tat, releases };
+        let last_turn = state.releases.back().copied().unwrap_or_default();
+        let max_waits = [Nanos::ZERO, self.max_wait];
+        self.bucket.convert_waiting(old, &mut state.tat, now, max_waits, last_turn);
+        state
+    }
+
+    /// The state of a key whose bucket, now `new`, lost this `max_wait`.
+    pub(crate) fn end(&self, new: &B, state: &Waiting, now: Timestamp) -> Tat {
+        let mut tat = state.tat;
+        let last_turn = state.releases.back().copied().unwrap_or_default();
+        let max_waits = [self.max_wait, self.max_wait];
+        new.convert_waiting(&self.bucket, &mut tat, now, max_waits, last_turn);
+        tat
     }
 
     /// As [`Algorithm::test`], for a caller that would wait less than `max_wait`.
@@ -117,9 +123,14 @@ impl<B: Holds> Algorithm for MaxWait<B> {
         self.bucket.status(&state.tat, now)
     }
 
-    /// Converts the bucket. Those who wait keep the time they were given.
+    /// Converts the bucket. Those who wait keep the time they were given, and nobody new leaves before them.
     fn convert(&self, old: &Self, state: &mut Waiting, now: Timestamp) {
-        self.bucket.convert(&old.bucket, &mut state.tat, now);
+        let last_turn = state.releases.back().copied().unwrap_or_default();
+        let max_waits = [old.max_wait, self.max_wait];
+        self.bucket.convert_waiting(&old.bucket, &mut state.tat, now, max_waits, last_turn);
+        let surplus = state.releases.len().saturating_sub(self.max_waiting);
+        state.releases.drain(..surplus);
+        state.releases.shrink_to(self.max_waiting);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Any rule, for those who choose it at run time.
 
 use crate::{
-    Algorithm, BurstCredits, Concurrency, Counts, Credits, Decision, FixedWindow, Holds, LeakyBucket, Log,
-    MaxWait, Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp,
-    TokenBucket, Waiting, Window,
+    Algorithm, BurstCredits, Concurrency, Counts, Credits, Decision, FixedWindow, LeakyBucket, Log, MaxWait,
+    Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp, TokenBucket,
+    Waiting, Window,
 };
 
 /// A rule of any algorithm.
@@ -131,10 +131,18 @@ impl Rule {
             (Self::LeakyBucketMaxWait(new), Self::LeakyBucketMaxWait(old)) => {
                 new.convert(old, own(state), now)
             }
-            (Self::TokenBucketMaxWait(new), Self::TokenBucket(old)) => admit_waiting(new, old, state, now),
-            (Self::LeakyBucketMaxWait(new), Self::LeakyBucket(old)) => admit_waiting(new, old, state, now),
-            (Self::TokenBucket(new), Self::TokenBucketMaxWait(old)) => end_waiting(new, old, state, now),
-            (Self::LeakyBucket(new), Self::LeakyBucketMaxWait(old)) => end_waiting(new, old, state, now),
+            (Self::TokenBucketMaxWait(new), Self::TokenBucket(old)) => {
+                *state = State::Waiting(new.begin(old, *own(state), now));
+            }
+            (Self::LeakyBucketMaxWait(new), Self::LeakyBucket(old)) => {
+                *state = State::Waiting(new.begin(old, *own(state), now));
+            }
+            (Self::TokenBucket(new), Self::TokenBucketMaxWait(old)) => {
+                *state = State::Bucket(old.end(new, own(state), now));
+            }
+            (Self::LeakyBucket(new), Self::LeakyBucketMaxWait(old)) => {
+                *state = State::Bucket(old.end(new, own(state), now));
+            }
             (Self::FixedWindow(new), Self::FixedWindow(old)) => new.convert(old, own(state), now),
             (Self::SlidingLog(new), Self::SlidingLog(old)) => new.convert(old, own(state), now),
             (Self::SlidingCounter(new), Self::SlidingCounter(old)) => new.convert(old, own(state), now),
@@ -146,19 +154,26 @@ impl Rule {
     }
 }
 
-/// A bucket was given a `max_wait`.
-fn admit_waiting<B: Holds>(new: &MaxWait<B>, old: &B, state: &mut State, now: Timestamp) {
-    let mut tat = *own::<Tat>(state);
-    new.bucket().convert(old, &mut tat, now);
-    *state = State::Waiting(Waiting::from(tat));
+macro_rules! from_rule {
+    ($($variant:ident($rule:ty)),+) => {$(
+        impl From<$rule> for Rule {
+            fn from(rule: $rule) -> Self {
+                Self::$variant(rule)
+            }
+        }
+    )+};
 }
-
-/// A bucket lost its `max_wait`.
-fn end_waiting<B: Holds>(new: &B, old: &MaxWait<B>, state: &mut State, now: Timestamp) {
-    let mut tat = own::<Waiting>(state).tat();
-    new.convert(old.bucket(), &mut tat, now);
-    *state = State::Bucket(tat);
-}
+from_rule!(
+    TokenBucket(TokenBucket),
+    LeakyBucket(LeakyBucket),
+    TokenBucketMaxWait(MaxWait<TokenBucket>),
+    LeakyBucketMaxWait(MaxWait<LeakyBucket>),
+    FixedWindow(FixedWindow),
+    SlidingLog(SlidingLog),
+    SlidingCounter(SlidingCounter),
+    BurstCredits(BurstCredits),
+    Concurrency(Concurrency)
+);
 
 /// What one algorithm remembers, as a kind of [`State`].
 trait Kind: Default {

@@ -228,12 +228,18 @@ impl Counts {
 
     /// The counter of sub-window `index`, which becomes the newest: those between start again at 0.
     ///
-    /// The ring has a slot for each of `buckets + 1`: it is made here, and anew by `convert` where their
-    /// number changes.
+    /// The ring has a slot for each of `buckets + 1`. It is made here; one of another length, which nobody
+    /// converted, starts afresh.
     fn open(&mut self, index: u64, buckets: u64) -> &mut u64 {
         let slots = buckets + 1;
-        if buckets > 1 && matches!(self.ring, Ring::Two(_)) {
-            self.ring = Ring::More(vec![0; slots as usize].into());
+        let fits = match &self.ring {
+            Ring::Two(_) => buckets == 1,
+            Ring::More(ring) => ring.len() as u64 == slots,
+        };
+        if !fits {
+            let ring =
+                if buckets == 1 { Ring::default() } else { Ring::More(vec![0; slots as usize].into()) };
+            *self = Self { newest: index, ring };
         }
         let ring: &mut [u64] = match &mut self.ring {
             Ring::Two(ring) => ring,

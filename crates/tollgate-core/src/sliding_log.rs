@@ -20,7 +20,8 @@ pub struct SlidingLog {
     window: Nanos, // never zero
 }
 
-/// When each admitted unit came, oldest first: the newest `limit` of them at most.
+/// When each admitted unit came, oldest first: at most `limit` of them, or as many as a larger limit that was
+/// lowered had let through, until they have left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     times: VecDeque<Timestamp>,
@@ -115,11 +116,14 @@ impl Algorithm for SlidingLog {
         if cost > self.capacity() {
             return Outcome::NEVER;
         }
-        let room = self.limit.saturating_sub(log.len()) as u64;
-        let Some(must_leave) = cost.checked_sub(room + 1) else {
+        if cost == 0 {
+            return Outcome::ALLOW;
+        }
+        // The last of the oldest entries that must have left for the cost to fit.
+        let Some(last) = (log.len() as u64 + cost).checked_sub(self.capacity() + 1) else {
             return Outcome::ALLOW;
         };
-        let entry = log.times[must_leave as usize];
+        let entry = log.times[last as usize];
         if self.has_left(entry, log.effective(now)) {
             return Outcome::ALLOW;
         }
@@ -149,8 +153,7 @@ impl Algorithm for SlidingLog {
     /// What counted still counts. Where the window shrinks, entries keep their place in it instead of
     /// their age, or all that is older than the new window would be forgiven at once.
     fn convert(&self, old: &Self, log: &mut Log, now: Timestamp) {
-        let counted = old.counted(log, now);
-        log.times.drain(..log.len() - counted.min(self.limit));
+        log.times.drain(..log.len() - old.counted(log, now));
         if self.window < old.window {
             let now = log.effective(now);
             for entry in &mut log.times {

@@ -1,5 +1,7 @@
 //! Token bucket: at most `burst` at once and `rate` in the long run.
 
+use std::collections::VecDeque;
+
 use crate::bucket::Bucket;
 use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status, Tat, Timestamp};
 
@@ -32,16 +34,10 @@ impl TokenBucket {
         Ok(Self { bucket: Bucket::new(rate, burst, what)? })
     }
 
-    /// Gives the key as many tokens as it had under `old`, at most the burst. Waits already promised
-    /// (under a `MaxWait`) are kept in time as well as in tokens, lest a faster rate let newcomers overtake.
-    pub(crate) fn keep_tokens(&self, old: &Self, tat: &mut Tat, now: Timestamp) {
+    /// Gives the key as many tokens as it had under `old`, at most the burst. See [`Bucket::same_tokens`].
+    pub(crate) fn keep_tokens(&self, old: &Self, tat: &mut Tat, now: Timestamp, old_owed: u64, owed: u64) {
         let ahead = old.bucket.ahead(*tat, now);
-        let owed = ahead.saturating_sub(old.bucket.tolerance());
-        let promised = match owed {
-            0 => 0,
-            _ => self.bucket.tolerance() + self.bucket.same_time(owed, &old.bucket),
-        };
-        self.bucket.reach(tat, promised.max(self.bucket.same_tokens(ahead, &old.bucket)), now);
+        self.bucket.reach(tat, self.bucket.same_tokens(ahead, &old.bucket, old_owed, owed), now);
     }
 
     /// Decides for a schedule that reaches `ahead`. Allowed if with the request it reaches at most `wait`
@@ -95,7 +91,7 @@ impl Algorithm for TokenBucket {
         if old.is_unused(tat, now) {
             *tat = Tat::default();
         } else {
-            self.keep_tokens(old, tat, now);
+            self.keep_tokens(old, tat, now, 0, 0);
         }
     }
 }
@@ -108,6 +104,30 @@ impl Holds for TokenBucket {
 
     fn require_wait(&self, max_wait: Nanos) -> Result<(), RuleError> {
         self.bucket.require_wait(max_wait)
+    }
+
+    fn convert_waiting(
+        &self,
+        old: &Self,
+        tat: &mut Tat,
+        now: Timestamp,
+        max_waits: [Nanos; 2],
+        last_turn: Timestamp,
+    ) {
+        if old.is_unused(tat, now) {
+            return *tat = Tat::default();
+        }
+        let [old_owed, owed] = [old.bucket.wait(max_waits[0]), self.bucket.wait(max_waits[1])];
+        self.keep_tokens(old, tat, now, old_owed, owed);
+        if last_turn > now {
+            let no_sooner = self.bucket.tolerance() + self.bucket.at_least(last_turn.since(now));
+            self.bucket.reach(tat, self.bucket.ahead(*tat, now).max(no_sooner), now);
+        }
+    }
+
+    /// Nobody waits for a token bucket by itself.
+    fn turns(&self, _tat: &Tat, _now: Timestamp, _most: usize) -> VecDeque<Timestamp> {
+        VecDeque::new()
     }
 }
 

@@ -39,6 +39,9 @@ impl Gradient2 {
 
 impl Controller for Gradient2 {
     fn observe(&mut self, sample: Sample) {
+        if sample.dropped {
+            return; // how long a refusal takes says nothing about how long a request does
+        }
         let short = u128::from(Nanos::saturating_from(sample.rtt).get().clamp(1, LONGEST)) * FINE;
         let long = self.usual.learn(short);
         if !self.limit.is_tried_by(sample.in_flight) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::table::*;
-use crate::{Algorithm, RuleError, TokenBucket};
+use crate::{Algorithm, Nanos, RuleError, TokenBucket};
 
 fn bounds() -> Bounds {
     Bounds::new(1, 1000).unwrap()
@@ -91,10 +91,34 @@ fn ad_3_vegas() {
 }
 
 #[test]
+fn ad_3_steps_grow_with_the_limit() {
+    for (limit, rtt, after) in [(99, 10, 105), (100, 10, 112), (200, 10, 212), (1000, 20, 997)] {
+        let mut vegas = Vegas::new(limit, Bounds::new(1, 2000).unwrap(), 1);
+        vegas.observe(ok(span(10 * MS), 0));
+        vegas.observe(ok(span(rtt * MS), limit));
+        assert_eq!(vegas.limit(), after, "{limit}");
+    }
+}
+
+#[test]
+fn a_quick_refusal_is_no_measure_of_time() {
+    let refusal = Sample { rtt: span(MS / 10), in_flight: 100, dropped: true };
+    let mut vegas = Vegas::new(100, bounds(), 1);
+    vegas.observe(ok(span(10 * MS), 0));
+    vegas.observe(refusal);
+    assert_eq!(vegas.no_load(), Some(10 * MS));
+    let mut gradient = Gradient2::new(100, bounds());
+    (0..100).for_each(|_| gradient.observe(ok(span(10 * MS), 0)));
+    (0..10).for_each(|_| gradient.observe(refusal));
+    gradient.observe(ok(span(10 * MS), 100));
+    assert_eq!(gradient.limit(), 100); // 100.8: times are as usual
+}
+
+#[test]
 fn ad_3_one_busy_moment_does_not_poison_the_no_load_time() {
     let mut vegas = Vegas::new(20, Bounds::new(20, 20).unwrap(), 7);
     for i in 0..100_000 {
-        // Every thousandth request finds an empty upstream.
+        // One request in 250 finds an empty upstream.
         vegas.observe(ok(if i % 250 == 0 { span(10 * MS) } else { span(50 * MS) }, 20));
         assert_eq!(vegas.no_load(), Some(10 * MS), "after {i}");
     }
@@ -189,6 +213,11 @@ fn a_virtual_clock_never_jumps() {
     multiplier.observe(Load::High);
     clock.set_pace(at(9), multiplier.pace()); // 8.6, and 0.64 from there
     assert_eq!([9, 10, 11, 14].map(|t| clock.at(at(t)).as_nanos()), [8, 9, 9, 11]);
+    // However far the real clock steps back, a wait is never short.
+    for now in 0..12 {
+        let wait = clock.real_wait(at(now), Nanos::new(3));
+        assert!(clock.at(at(now).after(wait)).as_nanos() >= clock.at(at(now)).as_nanos() + 3, "at {now}");
+    }
     // A real clock that steps back finds it earlier, and setting the pace then moves nothing.
     assert_eq!(clock.at(at(5)).as_nanos(), 6);
     let before = clock;

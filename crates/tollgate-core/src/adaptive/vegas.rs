@@ -57,14 +57,15 @@ impl Vegas {
 
 impl Controller for Vegas {
     fn observe(&mut self, sample: Sample) {
-        let rtt = Nanos::saturating_from(sample.rtt).get().max(1);
-        let known = self.no_load();
-        self.probe(rtt);
         let limit = self.limit.units();
         let step = u64::from(self.limit.whole().ilog10().max(1));
         if sample.dropped {
+            // How long a refusal takes says nothing about how long a request does.
             return self.limit.set_units(limit.saturating_sub(step * Limit::UNIT));
         }
+        let rtt = Nanos::saturating_from(sample.rtt).get().max(1);
+        let known = self.no_load();
+        self.probe(rtt);
         // A new smallest time is a measure, not a verdict on the limit.
         let Some(no_load) = known.filter(|&known| known <= rtt) else {
             return;

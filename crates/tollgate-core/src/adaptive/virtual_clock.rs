@@ -16,7 +16,7 @@ use crate::{Nanos, Timestamp};
 pub struct VirtualClock {
     pace: Pace,
     since: Timestamp,   // when the pace last changed
-    virtual_then: u128, // what this clock showed then, in 10^-9 ns
+    virtual_then: i128, // what this clock showed then, in 10^-9 ns
 }
 
 impl Default for VirtualClock {
@@ -29,19 +29,21 @@ impl Default for VirtualClock {
 impl VirtualClock {
     /// What this clock shows at the real time `now`, rounded down.
     pub fn at(&self, now: Timestamp) -> Timestamp {
-        Timestamp::from_nanos(u64::try_from(self.fine(now) / UNIT).unwrap_or(u64::MAX))
+        let shown = self.fine(now).max(0).cast_unsigned() / UNIT;
+        Timestamp::from_nanos(u64::try_from(shown).unwrap_or(u64::MAX))
     }
 
     /// The real time it takes this clock, from the real time `now`, to go on by `wait`. Exact: a
     /// nanosecond earlier it does not show as much.
     pub fn real_wait(&self, now: Timestamp, wait: Nanos) -> Nanos {
         let target = (u128::from(self.at(now).as_nanos()) + u128::from(wait.get())) * UNIT;
-        let missing = target.saturating_sub(self.fine(now));
-        let real = missing.div_ceil(self.pace.billionths().into());
+        let missing = target.cast_signed() - self.fine(now);
+        let real = missing.max(0).cast_unsigned().div_ceil(self.pace.billionths().into());
         Nanos::new(u64::try_from(real).unwrap_or(u64::MAX))
     }
 
-    /// Changes the pace from the real time `now` on. What the clock shows does not jump.
+    /// Changes the pace from the real time `now` on. What the clock shows does not jump: `now` is the newest
+    /// time it has been asked for.
     pub fn set_pace(&mut self, now: Timestamp, pace: Pace) {
         if now > self.since {
             self.virtual_then = self.fine(now);
@@ -57,11 +59,9 @@ impl VirtualClock {
 
     /// What the clock shows, in 10^-9 ns. For a moment before the last change it is taken to have gone
     /// at this pace too: never later than it has already shown.
-    fn fine(&self, now: Timestamp) -> u128 {
-        let pace = u128::from(self.pace.billionths());
-        let gone = u128::from(now.since(self.since).get()) * pace;
-        let back = u128::from(self.since.since(now).get()) * pace;
-        (self.virtual_then + gone).saturating_sub(back)
+    fn fine(&self, now: Timestamp) -> i128 {
+        let gone = i128::from(now.as_nanos()) - i128::from(self.since.as_nanos());
+        self.virtual_then + gone * i128::from(self.pace.billionths())
     }
 }
 

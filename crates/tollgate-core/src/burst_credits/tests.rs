@@ -64,6 +64,10 @@ fn a_cost_above_either_bucket_never_passes() {
 #[test]
 fn nonsense_is_refused() {
     let slow = per_second(10);
+    // 1.5 credits are 1, and spans that cannot be counted are refused.
+    let few = BurstCredits::lasting(per_second(1), per_second(2), span(1500 * MS)).unwrap();
+    assert_eq!(few.base.capacity(), 1);
+    assert!(BurstCredits::lasting(slow, per_second(20), Duration::MAX).is_err());
     assert_eq!(
         BurstCredits::new(slow, slow, 5).unwrap_err().to_string(),
         "the peak rate of 10 per 1s is not above the base rate of 10 per 1s, so there is nothing to save credits \

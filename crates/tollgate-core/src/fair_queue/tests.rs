@@ -188,13 +188,13 @@ fn what_a_request_really_cost_is_charged_in_the_end() {
     let Some(Dispatch::Run(running, _)) = queue.dispatch(at(0)) else { panic!() };
     queue.finish(running, 4);
     assert_eq!(serve_all(&mut queue, 6), "BBBBAB");
-    // An overestimate is given back, but not so far that A would be owed for the past.
+    // An overestimate is given back, but for one unit, and not so far that A would be owed for the past.
     let mut queue = self::queue(1);
     push_many(&mut queue, 10, 'A', 1, 4);
     push_many(&mut queue, 10, 'B', 1, 4);
     let Some(Dispatch::Run(running, _)) = queue.dispatch(at(0)) else { panic!() };
     queue.finish(running, 0);
-    assert_eq!(serve_all(&mut queue, 4), "ABAB");
+    assert_eq!(serve_all(&mut queue, 4), "BABA");
 }
 
 #[test]
@@ -240,4 +240,39 @@ fn tenants_are_forgotten_once_they_are_not_ahead() {
         push(&mut queue, 'Z', 1, 1);
     }
     assert!(queue.tenants() < 10, "{} remembered", queue.tenants());
+}
+
+#[test]
+fn what_costs_nothing_is_not_served_for_ever() {
+    for (cost, actual) in [(0, 0), (1, 0)] {
+        let mut queue = queue(1);
+        push_many(&mut queue, 2, 'A', 1, 1);
+        push_many(&mut queue, 10, 'B', 1, cost);
+        let mut served = String::new();
+        for _ in 0..6 {
+            let Some(Dispatch::Run(running, _)) = queue.dispatch(at(0)) else { panic!() };
+            served.push(*running.tenant());
+            let actual = if *running.tenant() == 'B' { actual } else { 1 };
+            queue.finish(running, actual);
+        }
+        assert_eq!(count(&served, 'A'), 2, "{served}");
+    }
+}
+
+#[test]
+fn a_slot_of_another_queue_frees_none_here() {
+    let (mut one, mut other) = (queue(1), queue(1));
+    push_many(&mut one, 1, 'A', 1, 1);
+    push_many(&mut other, 2, 'A', 1, 1);
+    let Some(Dispatch::Run(foreign, _)) = one.dispatch(at(0)) else { panic!() };
+    other.finish(foreign, 1);
+    assert_eq!((other.running(), other.waiting()), (0, 2));
+    assert_eq!(serve(&mut other), 'A');
+}
+
+#[test]
+fn no_place_means_no_place_for_newcomers_either() {
+    let mut queue: Queue = FairQueue::new(1, 10, 0);
+    let request = Request { weight: Weight::ONE, cost: 1, deadline: None, item: 1 };
+    assert_eq!(queue.push('A', request), Err(Full::Tenant(1)));
 }

@@ -110,3 +110,12 @@ fn nonsense_is_refused() {
     assert_eq!(window(1, Duration::ZERO), Err(RuleError::ZeroSpan { what: "window" }));
     assert!(matches!(window(1, Duration::MAX), Err(RuleError::TooLong { .. })));
 }
+
+#[test]
+fn a_conversion_with_a_clock_that_stepped_back_is_as_at_the_start_of_the_window() {
+    let old = aligned(10, MIN);
+    let mut state = replay(&old, &[(120 * S, 10, ALLOW, 0, ANY)]);
+    let new = aligned(10, 10 * S);
+    new.convert(&old, &mut state, at(65 * S));
+    replay_on(&new, &mut state, &[(65 * S, 1, deny(65 * S), 0, ANY), (129 * S, 1, deny(S), 0, ANY)]);
+}

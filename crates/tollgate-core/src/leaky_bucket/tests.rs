@@ -105,3 +105,15 @@ fn new_numbers_keep_the_places_and_the_promised_times() {
         assert_eq!(new.test(&state, 1, at(0)), allow_after(delay), "{new:?}");
     }
 }
+
+#[test]
+fn numbers_changed_there_and_back_lock_nobody_out_for_longer_than_the_slower_queue_is() {
+    let (fast, slow) = (queue(100, 50), queue(1, 50));
+    let mut state = Tat::default();
+    let _ = fast.decide(&mut state, 10, at(0));
+    for _ in 0..10 {
+        slow.convert(&fast, &mut state, at(0));
+        fast.convert(&slow, &mut state, at(0));
+        assert!(fast.status(&state, at(0)).reset_after <= span(50 * S));
+    }
+}

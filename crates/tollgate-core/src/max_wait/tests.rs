@@ -83,13 +83,32 @@ fn nonsense_is_refused() {
 #[test]
 fn those_who_wait_keep_their_time_when_numbers_change() {
     let slow = MaxWait::new(TokenBucket::new(per_second(10), 1).unwrap(), span(S), 100).unwrap();
-    let fast = MaxWait::new(TokenBucket::new(per_second(100), 1).unwrap(), span(S), 3).unwrap();
     let mut state = Waiting::default();
-    for i in 0..=3 {
+    for i in 0..=4 {
         replay_on(&slow, &mut state, &[(0, 1, allow_after(i * 100 * MS), 0, ANY)]);
     }
+    // Four still wait, which is more than may from now on; whoever is next leaves after the last of them.
+    let fast = MaxWait::new(TokenBucket::new(per_second(100), 1).unwrap(), span(S), 2).unwrap();
     fast.convert(&slow, &mut state, at(0));
-    // Three still wait, which is now the most; the next leaves after the last of them, at the new pace.
-    replay_on(&fast, &mut state, &[(0, 1, deny(100 * MS), 0, ANY)]);
-    replay_on(&fast, &mut state, &[(100 * MS, 1, allow_after(210 * MS), 0, ANY)]);
+    assert_eq!(state.releases.len(), 2);
+    replay_on(&fast, &mut state, &[(0, 1, deny(300 * MS), 0, ANY)]);
+    replay_on(&fast, &mut state, &[(300 * MS, 1, allow_after(110 * MS), 0, ANY)]);
+}
+
+#[test]
+fn numbers_changed_there_and_back_owe_no_more() {
+    let rule = |rate| MaxWait::new(TokenBucket::new(per_second(rate), 5).unwrap(), span(S), 100).unwrap();
+    let (fast, slow) = (rule(100), rule(1));
+    let mut state = Waiting::default();
+    for i in 0..15 {
+        let delay = 10 * MS * u64::saturating_sub(i, 4);
+        replay_on(&fast, &mut state, &[(0, 1, allow_after(delay), ANY, ANY)]);
+    }
+    for _ in 0..5 {
+        slow.convert(&fast, &mut state, at(0));
+        assert_eq!(slow.status(&state, at(0)).reset_after, span(6 * S)); // as much as the slow one lets wait
+        fast.convert(&slow, &mut state, at(0));
+        // The next may go 10 ms after the last of those who wait, who leaves at 100 ms.
+        replay_on(&fast, &mut state.clone(), &[(0, 1, allow_after(110 * MS), 0, ANY)]);
+    }
 }

@@ -53,3 +53,25 @@ fn permits_stay_with_their_holders() {
     assert!(Concurrency::new(2, None).unwrap().release(permits, PermitId(7), at(DAY)));
     assert!(new.is_unused(&state, at(DAY)));
 }
+
+#[test]
+fn whoever_waits_in_a_queue_counts_when_it_is_given_a_max_wait() {
+    let queue = LeakyBucket::new(per_second(1), 50).unwrap();
+    let patient = MaxWait::new(queue, span(100 * S), 3).unwrap();
+    let mut state = State::default();
+    (0..5).for_each(|_| spend(&Rule::from(queue), &mut state, 1)); // leave at 0, 1, 2, 3 and 4 s
+    Rule::from(patient).convert(&queue.into(), &mut state, at(0));
+    assert_eq!(Rule::from(patient).test(&state, 1, at(0)), deny(2 * S));
+    assert_eq!(Rule::from(patient).test(&state, 1, at(2 * S)), allow_after(3 * S));
+}
+
+#[test]
+fn a_bucket_that_loses_its_max_wait_is_converted_to_the_new_numbers() {
+    let patient = Rule::from(MaxWait::new(bucket(10, 1), span(S), 5).unwrap());
+    let plain = Rule::from(bucket(1, 1));
+    let mut state = State::default();
+    (0..3).for_each(|_| spend(&patient, &mut state, 1)); // two tokens are owed
+    plain.convert(&patient, &mut state, at(0));
+    // Of the debt there stays what could be waited for: a second, which is one token now.
+    assert_eq!(plain.test(&state, 1, at(0)), deny(2 * S));
+}

@@ -211,3 +211,24 @@ fn nonsense_is_refused() {
     assert!(new(1, 10, 10).is_ok());
     assert!(matches!(new(u64::MAX, S, 1), Err(RuleError::TooLarge { .. })));
 }
+
+#[test]
+fn a_conversion_with_a_clock_that_stepped_back_is_as_at_the_newest_sub_window() {
+    let (old, new) = (interpolate(10), SlidingCounter::new(10, span(10 * S), 1, Mode::Lenient).unwrap());
+    let mut state = Counts::default();
+    old.spend(&mut state, 10, at(120 * S));
+    new.convert(&old, &mut state, at(65 * S));
+    replay_on(&new, &mut state, &[(65 * S, 1, deny(65 * S), 0, ANY), (129 * S, 1, deny(S), 0, ANY)]);
+}
+
+#[test]
+fn counts_that_nobody_converted_start_afresh() {
+    let (few, many) = (counter(10, 2, Mode::Strict), counter(10, 10, Mode::Strict));
+    for (from, to) in [(few, many), (many, few), (interpolate(10), many), (many, interpolate(10))] {
+        let mut state = Counts::default();
+        from.spend(&mut state, 3, at(120 * S));
+        for now in [0, 120 * S, 500 * S] {
+            let _ = to.decide(&mut state.clone(), 1, at(now));
+        }
+    }
+}

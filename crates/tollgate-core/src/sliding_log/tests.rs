@@ -133,3 +133,13 @@ fn nonsense_is_refused() {
     assert_eq!(SlidingLog::new(1, span(0)), Err(RuleError::ZeroSpan { what: "window" }));
     assert!(matches!(SlidingLog::new(1 << 32, span(1)), Err(RuleError::TooLarge { .. })));
 }
+
+#[test]
+fn a_limit_lowered_and_raised_again_forgives_nothing() {
+    let (high, low) = (log(10, MIN), log(5, MIN));
+    let mut state = replay(&high, &[(0, 10, ALLOW, 0, ANY)]);
+    low.convert(&high, &mut state, at(S));
+    replay_on(&low, &mut state, &[(S, 1, deny(59 * S), 0, 59 * S)]);
+    high.convert(&low, &mut state, at(2 * S));
+    replay_on(&high, &mut state, &[(2 * S, 1, deny(58 * S), 0, 58 * S), (MIN, 10, ALLOW, 0, MIN)]);
+}

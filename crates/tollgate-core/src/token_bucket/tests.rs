@@ -256,3 +256,29 @@ fn new_numbers_keep_the_tokens() {
         );
     }
 }
+
+#[test]
+fn a_clock_that_stepped_back_is_no_debt_of_tokens() {
+    // Drained at 10 s, converted with a clock that is behind: the key waits for the clock, then for a token.
+    let (fast, slow) =
+        (bucket(1_000_000, 10), TokenBucket::new(Rate::new(1, span(MIN)).unwrap(), 10).unwrap());
+    for behind in [0, MS, 9 * S] {
+        let mut state = Tat::default();
+        assert_eq!(drain(&fast, &mut state, 10 * S), 10);
+        slow.convert(&fast, &mut state, at(10 * S - behind));
+        replay_on(&slow, &mut state, &[(10 * S, 1, deny(MIN), 0, 10 * MIN)]);
+    }
+}
+
+#[test]
+fn conversion_stays_within_the_word() {
+    // However far the clock is behind, the key is not taken for unused.
+    let (fast, slow) =
+        (bucket(1_000_000_000, 1), TokenBucket::new(Rate::new(1, span(30 * DAY)).unwrap(), 1).unwrap());
+    let mut state = Tat::default();
+    let _ = fast.decide(&mut state, 1, at(1000 * S));
+    slow.convert(&fast, &mut state, at(S));
+    for now in [0, S - 1, S, 1000 * S] {
+        assert!(!slow.test(&state, 1, at(now)).is_allowed(), "at {now}");
+    }
+}

@@ -167,8 +167,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         what: "keeping the arrival time while the interval changes, which hands out tokens",
         file: "token_bucket.rs",
-        right: "self.bucket.reach(tat, promised.max(self.bucket.same_tokens(ahead, &old.bucket)), now);",
-        wrong: "self.bucket.reach(tat, promised.max(ahead), now);",
+        right: "self.bucket.reach(tat, self.bucket.same_tokens(ahead, &old.bucket, old_owed, owed), now);",
+        wrong: "self.bucket.reach(tat, ahead.max(old_owed).max(owed), now);",
         caught_by: "token_bucket::tests::new_numbers_keep_the_tokens",
     },
     Mistake {
@@ -181,7 +181,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         what: "fair queuing that ignores costs",
         file: "fair_queue.rs",
-        right: "(u128::from(cost) * UNIT).div_ceil(weight.0.into())",
+        right: "(u128::from(cost.max(1)) * UNIT).div_ceil(weight.0.into())",
         wrong: "(u128::from(cost.min(1)) * UNIT).div_ceil(weight.0.into())",
         caught_by: "fair_queue::tests::wf_6_costs",
     },
@@ -191,5 +191,33 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         right: "            if !expired {\n",
         wrong: "            if !expired || request.cost > 0 {\n",
         caught_by: "fair_queue::tests::wf_8_a_request_past_its_deadline_is_dropped_uncharged",
+    },
+    Mistake {
+        what: "serving what costs nothing for ever",
+        file: "fair_queue.rs",
+        right: "(u128::from(cost.max(1)) * UNIT).div_ceil(weight.0.into())",
+        wrong: "(u128::from(cost) * UNIT).div_ceil(weight.0.into())",
+        caught_by: "fair_queue::tests::what_costs_nothing_is_not_served_for_ever",
+    },
+    Mistake {
+        what: "taking a clock that stepped back for a debt of tokens when numbers change",
+        file: "bucket.rs",
+        right: "let spent = ahead.min(old.tolerance + old_owed);",
+        wrong: "let spent = ahead.max(old_owed);",
+        caught_by: "token_bucket::tests::a_clock_that_stepped_back_is_no_debt_of_tokens",
+    },
+    Mistake {
+        what: "forgetting what a limit that is lowered had let through",
+        file: "sliding_log.rs",
+        right: "log.times.drain(..log.len() - old.counted(log, now));",
+        wrong: "log.times.drain(..log.len() - old.counted(log, now).min(self.limit));",
+        caught_by: "sliding_log::tests::a_limit_lowered_and_raised_again_forgives_nothing",
+    },
+    Mistake {
+        what: "learning from how quickly a request was refused",
+        file: "adaptive/gradient2.rs",
+        right: "if sample.dropped {",
+        wrong: "if sample.dropped && sample.in_flight == 0 {",
+        caught_by: "adaptive::tests::a_quick_refusal_is_no_measure_of_time",
     },
 ];

@@ -48,9 +48,11 @@ impl Copy {
     fn of_the_workspace() -> Self {
         let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mistakes");
-        for file in ["Cargo.toml", "Cargo.lock"] {
-            update(&original.join(file), &root.join(file));
-        }
+        update(&original.join("Cargo.lock"), &root.join("Cargo.lock"));
+        // Other crates of the workspace are not copied, so they cannot be its default.
+        let manifest = fs::read_to_string(original.join("Cargo.toml")).unwrap();
+        let lines = manifest.lines().filter(|line| !line.starts_with("default-members"));
+        write_if_new(lines.collect::<Vec<_>>().join("\n").as_bytes(), &root.join("Cargo.toml"));
         for folder in ["crates/tollgate-core", "crates/tollgate-testkit"] {
             update_all(&original.join(folder), &root.join(folder));
         }
@@ -94,10 +96,13 @@ impl Copy {
     }
 }
 
-/// Copies a file unless the copy is the same already: a newer date would have it compiled again.
 fn update(from: &Path, to: &Path) {
-    let content = fs::read(from).unwrap();
-    if fs::read(to).ok().as_ref() != Some(&content) {
+    write_if_new(&fs::read(from).unwrap(), to);
+}
+
+/// Writes a file unless it is the same already: a newer date would have it compiled again.
+fn write_if_new(content: &[u8], to: &Path) {
+    if fs::read(to).ok().as_deref() != Some(content) {
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::write(to, content).unwrap();
     }

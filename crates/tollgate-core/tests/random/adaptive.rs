@@ -11,9 +11,11 @@ use tollgate_testkit::oracle::adaptive::{self as oracle, fraction};
 
 const STEPS: u64 = 1_000_000;
 
-fn sample(random: &mut Random, limit: u64) -> Sample {
-    let rtt = Duration::from_nanos(random.log_uniform(1_000_000, 50_000_000));
-    Sample { rtt, in_flight: random.between(0, limit + 1), dropped: random.chance(1, 20) }
+/// Calm and busy times take turns, so that limits grow to where their steps do, and fall again.
+fn sample(random: &mut Random, step: u64, limit: u64) -> Sample {
+    let longest = if (step / 1000).is_multiple_of(2) { 10_300_000 } else { 50_000_000 };
+    let rtt = Duration::from_nanos(random.between(10_000_000, longest));
+    Sample { rtt, in_flight: random.between(0, limit + 1), dropped: random.chance(1, 50) }
 }
 
 /// The whole of a fraction.
@@ -27,7 +29,7 @@ fn aimd_equals_its_oracle() {
     let mut aimd = Aimd::new(20, Bounds::new(1, 1000).unwrap(), 900, Duration::from_secs(5)).unwrap();
     for i in 0..STEPS {
         let limit = aimd.limit();
-        let sample = sample(&mut random, limit);
+        let sample = sample(&mut random, i, limit);
         aimd.observe(sample);
         let expected = oracle::aimd(&fraction(limit, 1), sample.in_flight, sample.dropped);
         assert_eq!(aimd.limit(), whole(&expected).clamp(1, 1000), "step {i}: {limit} after {sample:?}");
@@ -38,9 +40,11 @@ fn aimd_equals_its_oracle() {
 fn vegas_equals_its_oracle() {
     let mut random = Random::new(2);
     let mut vegas = Vegas::new(20, Bounds::new(1, 1000).unwrap(), 7);
+    let mut large = 0;
     for i in 0..STEPS {
         let (limit, no_load) = (vegas.limit(), vegas.no_load());
-        let sample = sample(&mut random, limit);
+        large += u64::from(limit >= 100);
+        let sample = sample(&mut random, i, limit);
         vegas.observe(sample);
         let rtt = sample.rtt.as_nanos() as u64;
         let expected = match no_load {
@@ -52,6 +56,7 @@ fn vegas_equals_its_oracle() {
         };
         assert_eq!(vegas.limit(), expected, "step {i}: {limit} after {sample:?}, no load {no_load:?}");
     }
+    assert!((STEPS / 10..STEPS / 10 * 9).contains(&large), "{large} steps at 100 or more");
 }
 
 /// The long average as `gradient2.rs` describes it, in floating point.

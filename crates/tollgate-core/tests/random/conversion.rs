@@ -69,6 +69,41 @@ fn a_converted_key_obeys_the_new_rule() {
 }
 
 #[test]
+fn numbers_changed_there_and_back_hand_out_nothing_and_lock_nobody_out() {
+    on_any_change(2000, |at, (old, state), (new, converted), now| {
+        let (before, mut back) = (old.status(state, now), converted.clone());
+        let mut there = converted.clone();
+        let mut was_unused = new.is_unused(&there, now);
+        for _ in 0..10 {
+            there = back.clone();
+            was_unused |= new.is_unused(&there, now);
+            old.convert(new, &mut back, now);
+            let after = old.status(&back, now);
+            // A key that is full under the numbers in between is as an absent one, and so full after them.
+            if !was_unused {
+                assert!(after.remaining <= before.remaining, "{at}: {before:?}, then {after:?}");
+            }
+            was_unused |= old.is_unused(&back, now);
+            new.convert(old, &mut back, now);
+        }
+        old.convert(new, &mut back, now);
+        // And nobody waits for more than either rule's longest, with room for those who may wait.
+        let longest = full_reset(old).max(full_reset(new)).max(before.reset_after.get());
+        let settled = old.status(&back, now).reset_after.max(new.status(&there, now).reset_after);
+        assert!(settled.get() / 10 <= longest, "{at}: {settled}");
+    });
+}
+
+/// How long a key is in use that has just spent all it could.
+fn full_reset(rule: &Rule) -> u64 {
+    let mut state = State::default();
+    // Credits are not all spent at once.
+    let times = if matches!(rule, Rule::BurstCredits(_)) { 60 } else { 1 };
+    (0..times).for_each(|_| rule.spend(&mut state, PermitId(0), rule.capacity(), Timestamp::default()));
+    rule.status(&state, Timestamp::default()).reset_after.get()
+}
+
+#[test]
 fn converting_to_the_same_numbers_changes_no_answer() {
     on_any_change(1000, |at, (old, state), _, now| {
         let mut same = state.clone();

@@ -31,7 +31,7 @@ fn fair_queue_equals_its_oracle() {
                     let tenant = random.below(tenants) as u32;
                     // Powers of two, for which the tags are exact.
                     let weight = 1 << (tenant % 5);
-                    let cost = random.log_uniform(0, 50);
+                    let cost = random.log_uniform(1, 50);
                     let deadline = random.chance(1, 4).then(|| now + random.below(12));
                     let pushed = queue.push(tenant, request(weight, cost, deadline, id));
                     assert_eq!(
@@ -49,7 +49,7 @@ fn fair_queue_equals_its_oracle() {
                 }
                 6 | 7 if !running.is_empty() => {
                     let (id, slot, cost) = running.swap_remove(random.below(running.len() as u64) as usize);
-                    let actual = if random.chance(1, 2) { cost } else { random.log_uniform(0, 200) };
+                    let actual = if random.chance(1, 2) { cost } else { random.log_uniform(1, 200) };
                     queue.finish(slot, actual);
                     assert!(oracle.finish(id, actual));
                 }
@@ -60,7 +60,7 @@ fn fair_queue_equals_its_oracle() {
                             Dispatch::Expired(id) => expired.push(id),
                             Dispatch::Run(slot, id) => {
                                 started = Some(id);
-                                running.push((id, slot, random.log_uniform(0, 50)));
+                                running.push((id, slot, random.log_uniform(1, 50)));
                                 break;
                             }
                         }
