@@ -32,11 +32,6 @@
 //! [`adaptive`] moves limits with the load.
 #![forbid(unsafe_code)]
 
-/// The README's example, compiled and run with the documentation's own.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
 pub mod adaptive;
 mod algorithm;
 mod bucket;

@@ -12,6 +12,7 @@ mod compare;
 mod concurrency;
 mod conversion;
 mod fair_queue;
+mod plain;
 mod promises;
 mod rules;
 mod store;

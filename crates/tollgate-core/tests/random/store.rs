@@ -1,16 +1,13 @@
 //! Plans of several limits: the smallest store there is passes the suite that every store must.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use tollgate_core::{
-    Align, BurstCredits, Charge, Decision, FixedWindow, LeakyBucket, Mode, PermitId, Rate, Rule,
-    SlidingCounter, SlidingLog, State, Timestamp, TokenBucket, decide_all,
-};
+use tollgate_core::{Charge, Decision, PermitId, Rule, State, Timestamp, decide_all};
 use tollgate_testkit::conformance::{self, Line, conforms};
-use tollgate_testkit::oracle::{CounterMode, Several};
+use tollgate_testkit::oracle::Several;
 
 use crate::compare::answer;
+use crate::plain::rule_of;
 
 /// States by limit and key.
 #[derive(Default)]
@@ -20,7 +17,7 @@ impl conformance::Store for Memory {
     fn decide(&mut self, now: u64, plan: &[Line]) -> tollgate_testkit::Verdict {
         let key = |line: &Line| (line.limit.clone(), line.key.clone());
         // Taken out of the memory for the time of the decision.
-        let take = |line: &Line| (rule(line.rule), self.0.remove(&key(line)).unwrap_or_default());
+        let take = |line: &Line| (rule_of(line.rule), self.0.remove(&key(line)).unwrap_or_default());
         let mut states: Vec<(Rule, State)> = plan.iter().map(take).collect();
         let mut charges: Vec<Charge<'_>> = Vec::new();
         for ((rule, state), line) in states.iter_mut().zip(plan) {
@@ -43,40 +40,6 @@ impl conformance::Store for Memory {
             (summary.allowed, summary.delay, summary.retry, Some(summary.remaining), Some(summary.reported));
         assert_eq!(own, due, "{plan:?} at {now:?}");
         summary
-    }
-}
-
-fn rule(plain: conformance::Rule) -> Rule {
-    let rate = |tokens, period| Rate::new(tokens, Duration::from_nanos(period)).unwrap();
-    let span = Duration::from_nanos;
-    match plain {
-        conformance::Rule::TokenBucket { tokens, period, burst } => {
-            Rule::TokenBucket(TokenBucket::new(rate(tokens, period), burst).unwrap())
-        }
-        conformance::Rule::LeakyQueue { tokens, period, capacity } => {
-            Rule::LeakyBucket(LeakyBucket::new(rate(tokens, period), capacity).unwrap())
-        }
-        conformance::Rule::FixedWindow { limit, window } => {
-            Rule::FixedWindow(FixedWindow::new(limit, span(window), Align::Epoch).unwrap())
-        }
-        conformance::Rule::AnchoredWindow { limit, window } => {
-            Rule::FixedWindow(FixedWindow::new(limit, span(window), Align::First).unwrap())
-        }
-        conformance::Rule::SlidingLog { limit, window } => {
-            Rule::SlidingLog(SlidingLog::new(limit, span(window)).unwrap())
-        }
-        conformance::Rule::SlidingCounter { limit, window, buckets, mode } => {
-            let mode = match mode {
-                CounterMode::Interpolate => Mode::Interpolate,
-                CounterMode::Strict => Mode::Strict,
-                CounterMode::Lenient => Mode::Lenient,
-            };
-            Rule::SlidingCounter(SlidingCounter::new(limit, span(window), buckets, mode).unwrap())
-        }
-        conformance::Rule::BurstCredits { tokens, period, ceiling, peak_tokens, peak_period, peak_burst } => {
-            let (base, peak) = (rate(tokens, period), rate(peak_tokens, peak_period));
-            Rule::BurstCredits(BurstCredits::with_peak_burst(base, peak, ceiling, peak_burst).unwrap())
-        }
     }
 }
 

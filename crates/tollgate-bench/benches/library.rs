@@ -1,0 +1,207 @@
+//! The library beside governor, throttlecrab and a map under a mutex: `cargo bench -p tollgate-bench`.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use governor::{Quota, RateLimiter};
+use throttlecrab::AdaptiveStore;
+use tollgate::{
+    Algorithm, Align, Clock, FixedWindow, KeyedLimiter, Mode, Rate, Rule, SlidingCounter, SlidingLog,
+    TokenBucket,
+};
+use tollgate_bench::{Counting, Figure, Limiter, ROUNDS, bytes, race};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A burst that nobody spends, at a rate so slow that a key stays in use: ten an hour.
+const PER_HOUR: u32 = 10;
+const BURST: u32 = 1_000_000;
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn main() {
+    println!("nanoseconds a decision, all threads together; median of {ROUNDS} rounds [fastest, slowest]\n");
+    // Words after `--` choose the cases whose names they stand in.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word));
+    for (name, case) in CASES {
+        if is_wanted(name) {
+            case(name);
+        }
+    }
+}
+
+const MILLION: usize = 1_000_000;
+
+/// A name, and what runs under it.
+type Case = (&'static str, fn(&str));
+
+const CASES: [Case; 6] = [
+    ("token bucket, 1 M keys, uniform, 1 thread", |name| {
+        let keys = keys(MILLION);
+        show(name, &keys, &[uniform(1, &keys, 2 * MILLION)]);
+    }),
+    ("token bucket, 1 M keys, zipf 0.99, 2 threads", |name| {
+        let keys = keys(MILLION);
+        show(name, &keys, &[zipf(1, &keys, 2 * MILLION), zipf(2, &keys, 2 * MILLION)]);
+    }),
+    ("token bucket, 1 k keys, uniform, 1 thread", |name| {
+        let keys = keys(1000);
+        show(name, &keys, &[uniform(3, &keys, 4 * MILLION)]);
+    }),
+    ("token bucket, one key, 2 threads", |name| {
+        show(name, &keys(1), &[vec![0; 2 * MILLION], vec![0; 2 * MILLION]]);
+    }),
+    ("windows, 1 M keys, uniform, 1 thread", windows),
+    ("memory: bytes a key, all of them in use", memory),
+];
+
+/// Such as a service would make of its callers.
+fn keys(n: usize) -> Vec<String> {
+    (0..n).map(|i| format!("tenant:{:08}:user:{}", i * 7919 % 100_000_000, i % 97)).collect()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+fn uniform(seed: u64, keys: &[String], n: usize) -> Vec<u32> {
+    let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+    (0..n).map(|_| (random.next() % keys.len() as u64) as u32).collect()
+}
+
+/// Ranks by the inverse of their approximate distribution (Gray et al. 1994), scattered over the keys.
+#[expect(clippy::cast_sign_loss, reason = "a rank is not negative")]
+fn zipf(seed: u64, keys: &[String], n: usize) -> Vec<u32> {
+    let (theta, len) = (0.99, keys.len() as f64);
+    let zeta = |n: f64| (1..=n as u64).map(|i| (i as f64).powf(-theta)).sum::<f64>();
+    let (all, two) = (zeta(len), zeta(2.0));
+    let eta = (1.0 - (2.0 / len).powf(1.0 - theta)) / (1.0 - two / all);
+    let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+    let rank = |u: f64| match u * all {
+        uz if uz < 1.0 => 0,
+        uz if uz < two => 1,
+        _ => (len * (eta * u - eta + 1.0).powf(1.0 / (1.0 - theta))) as u64,
+    };
+    let mut next = || rank((random.next() >> 11) as f64 / (1_u64 << 53) as f64);
+    (0..n).map(|_| (next() * 7_368_787 % keys.len() as u64) as u32).collect()
+}
+
+fn token_bucket() -> TokenBucket {
+    TokenBucket::new(Rate::new(PER_HOUR.into(), HOUR).expect("valid"), BURST.into()).expect("valid")
+}
+
+fn tollgate(rule: impl Into<Rule>) -> Box<Limiter> {
+    let limiter = KeyedLimiter::new(rule);
+    Box::new(move |key| limiter.check(key).is_allowed())
+}
+
+fn governor() -> Box<Limiter> {
+    let quota = Quota::per_hour(NonZeroU32::new(PER_HOUR).expect("not 0"));
+    let limiter = RateLimiter::keyed(quota.allow_burst(NonZeroU32::new(BURST).expect("not 0")));
+    Box::new(move |key| limiter.check_key(key).is_ok())
+}
+
+/// It is not made for threads, so it stands behind the mutex its users put it behind.
+#[expect(clippy::disallowed_methods, reason = "its time is the caller's to read")]
+fn throttlecrab() -> Box<Limiter> {
+    let store = AdaptiveStore::with_capacity(1_000_000);
+    let limiter = Mutex::new(throttlecrab::RateLimiter::new(store));
+    Box::new(move |key| {
+        let now = SystemTime::now();
+        let mut limiter = limiter.lock().expect("nobody panics");
+        limiter.rate_limit(key, BURST.into(), PER_HOUR.into(), 3600, 1, now).expect("valid").0
+    })
+}
+
+/// What one would write oneself.
+fn map() -> Box<Limiter> {
+    let (rule, clock) = (token_bucket(), Clock::new());
+    let states = Mutex::new(HashMap::<String, _>::new());
+    Box::new(move |key| {
+        let now = clock.now();
+        let mut states = states.lock().expect("nobody panics");
+        match states.get_mut(key) {
+            Some(state) => rule.decide(state, 1, now).is_allowed(),
+            None => rule.decide(states.entry(key.clone()).or_default(), 1, now).is_allowed(),
+        }
+    })
+}
+
+/// What every contender must do first.
+fn hash_only() -> Box<Limiter> {
+    use std::hash::BuildHasher;
+    let state = std::hash::RandomState::new();
+    Box::new(move |key| state.hash_one(key) != 0)
+}
+
+fn show(what: &str, keys: &[String], orders: &[Vec<u32>]) {
+    let contenders = [
+        ("tollgate", tollgate(token_bucket())),
+        ("governor 0.10.4", governor()),
+        ("throttlecrab 0.4.40, mutex", throttlecrab()),
+        ("HashMap<String, _>, mutex", map()),
+        ("(hashing the key alone)", hash_only()),
+    ];
+    table(what, &contenders, keys, orders);
+}
+
+fn windows(name: &str) {
+    let keys = keys(MILLION);
+    let contenders = [
+        ("tollgate, fixed window", tollgate(FixedWindow::new(1_000_000, HOUR, Align::Epoch).expect("valid"))),
+        (
+            "tollgate, sliding counter",
+            tollgate(SlidingCounter::new(1_000_000, HOUR, 1, Mode::Interpolate).expect("valid")),
+        ),
+        ("governor 0.10.4", governor()),
+    ];
+    table(name, &contenders, &keys, &[uniform(4, &keys, 2 * MILLION)]);
+}
+
+/// Prints each with its ratio to governor.
+fn table(what: &str, contenders: &[(&str, Box<Limiter>)], keys: &[String], orders: &[Vec<u32>]) {
+    let figures = race(contenders, keys, orders);
+    let governor =
+        contenders.iter().position(|(name, _)| name.starts_with("governor")).expect("always there");
+    println!("{what}");
+    for ((name, _), Figure { median, least, most }) in contenders.iter().zip(&figures) {
+        let ratio = figures[governor].median / median;
+        println!("  {name:<28} {median:>7.1} [{least:.1}, {most:.1}]  {ratio:.2} x governor");
+    }
+}
+
+fn memory(name: &str) {
+    println!("{name}");
+    let ten_million = keys(10_000_000);
+    for (name, make) in
+        [("tollgate", (|| tollgate(token_bucket())) as fn() -> _), ("governor 0.10.4", governor)]
+    {
+        let before = bytes();
+        let limiter = make();
+        for key in &ten_million {
+            std::hint::black_box(limiter(key));
+        }
+        let each = (bytes() - before) as f64 / ten_million.len() as f64;
+        println!("  {name:<28} {each:>7.1}  at 10 M token buckets");
+    }
+    let limiter = KeyedLimiter::new(SlidingLog::new(1000, HOUR).expect("valid"));
+    let before = bytes();
+    for key in 0..1000 {
+        let _ = limiter.ask(&key).cost(1000).check();
+    }
+    println!(
+        "  {:<28} {:>7.1}  an entry, of 1000 full logs of 1000",
+        "tollgate, sliding log",
+        (bytes() - before) as f64 / 1e6
+    );
+}

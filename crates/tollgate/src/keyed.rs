@@ -1,0 +1,320 @@
+//! A limiter with a state for each key.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use tollgate_core::{Decision, Rule, Status, Timestamp, Verdict};
+
+use crate::table::{Ask, MOST_LIMITS, Settings, Stats, Table, TierId, WhenFull};
+use crate::{Clock, Secret};
+
+/// Limits each key by a rule, or by one of several.
+///
+/// Keys are anything that can be hashed, of one kind or many. A key that is not in use takes no memory; one
+/// that is takes about 20 bytes under a bucket. Clones share everything.
+///
+/// ```
+/// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+///
+/// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+/// let decision = limiter.check("alice");
+/// assert!(decision.is_allowed());
+/// assert_eq!(decision.status.remaining, 9);
+/// # Ok::<(), tollgate::RuleError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeyedLimiter {
+    table: Arc<Table>,
+    limit: u32,
+    tier: Tier,
+}
+
+/// One of several sets of numbers that a limiter decides by, such as those of a price plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tier(TierId);
+
+/// How a [`KeyedLimiter`] is made.
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    rule: Rule,
+    settings: Settings,
+}
+
+impl Builder {
+    /// The most keys remembered at once: ten million unless told otherwise. See [`WhenFull`].
+    pub fn max_keys(mut self, max_keys: usize) -> Self {
+        self.settings.max_keys = max_keys.max(1);
+        self
+    }
+
+    /// What becomes of a new key when the most are remembered and all of them are in use.
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.settings.when_full = when_full;
+        self
+    }
+
+    /// Where the time comes from.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.settings.clock = clock;
+        self
+    }
+
+    /// What keys are hashed under, for those who must know: random unless told otherwise.
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.settings.secret = secret;
+        self
+    }
+
+    /// Makes the limiter.
+    pub fn build(self) -> KeyedLimiter {
+        let table = Arc::new(Table::new(self.settings));
+        KeyedLimiter::within(table, self.rule).expect("the first rule of a table")
+    }
+}
+
+impl KeyedLimiter {
+    /// A limiter with a table of its own.
+    pub fn new(rule: impl Into<Rule>) -> Self {
+        Self::builder(rule).build()
+    }
+
+    /// A limiter with a table of its own, to be told more.
+    pub fn builder(rule: impl Into<Rule>) -> Builder {
+        Builder { rule: rule.into(), settings: Settings::default() }
+    }
+
+    /// Another limiter in the same table: its keys are its own, the bound on them is shared, and both can be
+    /// asked at once with [`check_all`](Self::check_all).
+    ///
+    /// # Errors
+    ///
+    /// When the table has 65535 rules in use, of all its limiters and tiers.
+    pub fn another(&self, rule: impl Into<Rule>) -> Result<Self, TooManyRules> {
+        Self::within(Arc::clone(&self.table), rule.into())
+    }
+
+    fn within(table: Arc<Table>, rule: Rule) -> Result<Self, TooManyRules> {
+        let tier = table.add_tier(rule).ok_or(TooManyRules)?;
+        // The first tier of a limiter is nobody else's, so its number tells limiters apart.
+        Ok(Self { table, limit: tier.0, tier: Tier(tier) })
+    }
+
+    /// Adds a set of numbers for some of the keys.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
+    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(100)?, 50)?)?;
+    /// assert_eq!(limiter.ask("alice").tier(pro).check().status.remaining, 49);
+    /// assert_eq!(limiter.check("bob").status.remaining, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table has 65535 rules in use, of all its limiters and tiers.
+    pub fn add_tier(&self, rule: impl Into<Rule>) -> Result<Tier, TooManyRules> {
+        self.table.add_tier(rule.into()).map(Tier).ok_or(TooManyRules)
+    }
+
+    /// Changes the numbers of the limiter. Each key keeps its tokens, or its count; nobody gets a fresh burst.
+    ///
+    /// # Errors
+    ///
+    /// When the table has 65535 rules in use, of all its limiters and tiers.
+    pub fn set_rule(&self, rule: impl Into<Rule>) -> Result<(), TooManyRules> {
+        self.set_tier(self.tier, rule)
+    }
+
+    /// Changes the numbers of a tier.
+    ///
+    /// # Errors
+    ///
+    /// When the table has 65535 rules in use, of all its limiters and tiers.
+    pub fn set_tier(&self, tier: Tier, rule: impl Into<Rule>) -> Result<(), TooManyRules> {
+        self.table.replace(tier.0, rule.into()).ok_or(TooManyRules)
+    }
+
+    /// Decides a request of cost 1, now.
+    #[inline]
+    pub fn check<K: Hash + ?Sized>(&self, key: &K) -> Decision {
+        self.ask(key).check()
+    }
+
+    /// Decides a request of cost 1 at a time that the caller read from this limiter's [`clock`](Self::clock),
+    /// or keeps itself.
+    #[inline]
+    pub fn check_at<K: Hash + ?Sized>(&self, key: &K, now: Timestamp) -> Decision {
+        self.ask(key).check_at(now)
+    }
+
+    /// A request to be told more: its cost, its tier.
+    #[inline]
+    pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Request<'_> {
+        let hash = self.table.secret.hash(self.limit, key);
+        Request { limiter: self, ask: Ask { hash, tier: self.tier.0, cost: 1, permit: None } }
+    }
+
+    /// What remains of a key, and when it is as new. Charges nothing.
+    pub fn peek<K: Hash + ?Sized>(&self, key: &K) -> Status {
+        self.ask(key).peek()
+    }
+
+    /// Forgets a key: it is as if never used. False if it was.
+    pub fn reset<K: Hash + ?Sized>(&self, key: &K) -> bool {
+        self.table.reset(self.ask(key).ask.hash)
+    }
+
+    /// Decides several requests of limiters in one table at one instant: all are charged, or none.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let users = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
+    /// let tenants = users.another(TokenBucket::new(Rate::per_second(10)?, 10)?)?;
+    /// let request = || [users.ask("alice"), tenants.ask("acme")];
+    ///
+    /// assert!(KeyedLimiter::check_all(request()).0.is_allowed());
+    /// let (verdict, [_, tenant]) = KeyedLimiter::check_all(request());
+    /// assert!(!verdict.is_allowed());
+    /// assert_eq!(tenant.status.remaining, 9); // the second request cost the tenant nothing
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)), or there is none.
+    pub fn check_all<const N: usize>(requests: [Request<'_>; N]) -> (Verdict, [Decision; N]) {
+        let now = requests[0].limiter.clock().now();
+        let mut decisions = [Decision::default(); N];
+        let verdict = Self::check_all_at(&requests, now, &mut decisions);
+        (verdict, decisions)
+    }
+
+    /// [`check_all`](Self::check_all) of any number up to 32, at a given time, with the answer of each request
+    /// written to `decisions`.
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)), there is none or more than 32, or
+    /// `decisions` is of another length.
+    pub fn check_all_at(requests: &[Request<'_>], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+        assert!(requests.len() <= MOST_LIMITS, "at most {MOST_LIMITS} requests can be decided together");
+        let table = &requests[0].limiter.table;
+        let same = requests.iter().all(|request| Arc::ptr_eq(&request.limiter.table, table));
+        assert!(same, "limiters that are asked together must be of one table: make them with `another`");
+        let mut asks = [Ask::NOTHING; MOST_LIMITS];
+        asks.iter_mut().zip(requests).for_each(|(ask, request)| *ask = request.ask);
+        table.check_all(&asks[..requests.len()], now, decisions)
+    }
+
+    /// Where the time comes from.
+    pub fn clock(&self) -> &Clock {
+        &self.table.clock
+    }
+
+    /// What the table holds, and what it had to do to stay within its bounds.
+    pub fn stats(&self) -> Stats {
+        self.table.stats()
+    }
+}
+
+/// One request to a limiter.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a request is decided by `check`"]
+pub struct Request<'a> {
+    limiter: &'a KeyedLimiter,
+    ask: Ask,
+}
+
+impl Request<'_> {
+    /// What it costs: 1 unless told otherwise. Cost 0 peeks.
+    pub const fn cost(mut self, cost: u64) -> Self {
+        self.ask.cost = cost;
+        self
+    }
+
+    /// The numbers it is decided by. A key that was last charged by others keeps its tokens.
+    pub const fn tier(mut self, tier: Tier) -> Self {
+        self.ask.tier = tier.0;
+        self
+    }
+
+    /// Decides it, now. A concurrency limit is only looked at: to hold a place in it,
+    /// [`acquire`](Self::acquire) a permit.
+    #[inline]
+    pub fn check(&self) -> Decision {
+        self.check_at(self.limiter.clock().now())
+    }
+
+    /// Decides it at a given time.
+    #[inline]
+    pub fn check_at(&self, now: Timestamp) -> Decision {
+        self.limiter.table.check(&self.ask, now)
+    }
+
+    /// Takes a permit of a concurrency limit, which is given back when it is dropped.
+    ///
+    /// ```
+    /// use tollgate::{Concurrency, KeyedLimiter};
+    ///
+    /// let limiter = KeyedLimiter::new(Concurrency::new(1, None)?);
+    /// let permit = limiter.ask("alice").acquire().unwrap();
+    /// assert!(limiter.ask("alice").acquire().is_err());
+    /// drop(permit);
+    /// assert!(limiter.ask("alice").acquire().is_ok());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The decision, when it is denied.
+    pub fn acquire(mut self) -> Result<Permit, Decision> {
+        let table = &self.limiter.table;
+        self.ask.permit = Some(table.next_permit());
+        let decision = self.check();
+        if decision.is_allowed() {
+            Ok(Permit { table: Arc::clone(table), ask: self.ask })
+        } else {
+            Err(decision)
+        }
+    }
+
+    /// What remains of its key, and when that is as new. Charges nothing.
+    pub fn peek(&self) -> Status {
+        self.limiter.table.status(&self.ask, self.limiter.clock().now())
+    }
+}
+
+/// A place in a concurrency limit, given back when it is dropped.
+#[derive(Debug)]
+#[must_use = "the place is given back at once unless the permit is kept"]
+pub struct Permit {
+    table: Arc<Table>,
+    ask: Ask,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.table.release(&self.ask, self.table.clock.now());
+    }
+}
+
+/// A table cannot tell more rules apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyRules;
+
+impl std::fmt::Display for TooManyRules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "the table has 65535 rules in use, which is the most; share rules between limiters or tiers",
+        )
+    }
+}
+
+impl std::error::Error for TooManyRules {}
+
+#[cfg(test)]
+mod tests;

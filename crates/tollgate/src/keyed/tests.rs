@@ -1,0 +1,145 @@
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tollgate_core::{
+    Align, FixedWindow, LeakyBucket, Mode, PermitId, Rate, SlidingCounter, SlidingLog, State, TokenBucket,
+};
+use tollgate_testkit::Random;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+
+fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+fn bucket(rate: u64, burst: u64) -> TokenBucket {
+    TokenBucket::new(Rate::per_second(rate).unwrap(), burst).unwrap()
+}
+
+/// One rule of each kind that a key can be charged by.
+fn rules() -> Vec<Rule> {
+    let minute = Duration::from_secs(60);
+    vec![
+        bucket(5, 10).into(),
+        bucket(3, 7).into(),
+        LeakyBucket::new(Rate::per_second(5).unwrap(), 10).unwrap().into(),
+        FixedWindow::new(10, minute, Align::Epoch).unwrap().into(),
+        SlidingLog::new(10, minute).unwrap().into(),
+        SlidingCounter::new(10, minute, 1, Mode::Interpolate).unwrap().into(),
+        SlidingCounter::new(10, minute, 6, Mode::Strict).unwrap().into(),
+    ]
+}
+
+#[test]
+fn a_table_decides_as_the_rule_would_for_each_key_alone() {
+    for (seed, rule) in rules().into_iter().enumerate() {
+        let mut random = Random::new(seed as u64);
+        let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
+        let mut alone: HashMap<u64, State> = HashMap::new();
+        let mut now = 0;
+        for i in 0..200_000 {
+            now += random.log_uniform(0, 50 * MS);
+            let (key, cost) = (random.log_uniform(0, 20_000), random.below(4));
+            let expected = rule.decide(alone.entry(key).or_default(), PermitId(0), cost, at(now));
+            let decision = limiter.ask(&key).cost(cost).check_at(at(now));
+            assert_eq!(decision, expected, "step {i}: key {key}, cost {cost}, at {now}, {rule:?}");
+        }
+        assert!(limiter.stats().keys <= alone.len());
+        assert_eq!(limiter.stats().evictions, 0);
+    }
+}
+
+#[test]
+fn a_key_under_other_numbers_keeps_its_tokens() {
+    let limiter = KeyedLimiter::builder(bucket(1, 10)).clock(Clock::manual()).build();
+    let pro = limiter.add_tier(bucket(100, 50)).unwrap();
+    assert_eq!(limiter.ask("alice").cost(8).check().status.remaining, 2);
+    // Promoted, she has what she had, and fills up faster. Demoted again, still.
+    assert_eq!(limiter.ask("alice").tier(pro).peek().remaining, 2);
+    assert_eq!(limiter.ask("alice").tier(pro).check().status.remaining, 1);
+    assert_eq!(limiter.check("alice").status.remaining, 0);
+    // Live changes are the same to her.
+    limiter.set_rule(bucket(1, 5)).unwrap();
+    assert!(!limiter.check("alice").is_allowed());
+    assert_eq!(limiter.check("bob").status.remaining, 4);
+    // Another algorithm starts afresh.
+    limiter.set_rule(FixedWindow::new(3, Duration::from_secs(1), Align::First).unwrap()).unwrap();
+    assert_eq!(limiter.check("alice").status.remaining, 2);
+    assert_eq!(limiter.check("alice").status.remaining, 1);
+}
+
+#[test]
+fn numbers_may_change_without_end() {
+    let limiter = KeyedLimiter::builder(bucket(1, 1000)).clock(Clock::manual()).build();
+    for i in 0..20_000_u64 {
+        limiter.set_rule(bucket(1 + i % 7, 1000 + i % 3)).unwrap();
+        if i.is_multiple_of(100) {
+            assert_eq!(limiter.check("alice").status.remaining, 1000 - i / 100 - 1, "after {i} changes");
+        }
+    }
+}
+
+#[test]
+fn limiters_of_one_table_are_charged_together_or_not_at_all() {
+    let users = KeyedLimiter::builder(bucket(1, 1)).clock(Clock::manual()).build();
+    let tenants = users.another(bucket(10, 10)).unwrap();
+    let ask = || [users.ask("alice"), tenants.ask("acme")];
+    assert!(KeyedLimiter::check_all(ask()).0.is_allowed());
+    for _ in 0..4 {
+        let (verdict, [user, tenant]) = KeyedLimiter::check_all(ask());
+        assert_eq!(verdict.reported, Some(0));
+        assert!(!user.is_allowed() && tenant.is_allowed());
+        assert_eq!(tenant.status.remaining, 9);
+    }
+    // The same key of both is two keys; the same key twice pays twice.
+    assert!(KeyedLimiter::check_all([users.ask("acme"), tenants.ask("alice")]).0.is_allowed());
+    let (verdict, _) = KeyedLimiter::check_all([tenants.ask("acme").cost(5), tenants.ask("acme").cost(5)]);
+    assert!(!verdict.is_allowed());
+    let (verdict, [first, _]) =
+        KeyedLimiter::check_all([tenants.ask("acme").cost(5), tenants.ask("acme").cost(4)]);
+    assert!(verdict.is_allowed());
+    assert_eq!(first.status.remaining, 0);
+}
+
+#[test]
+#[should_panic = "must be of one table"]
+fn limiters_of_different_tables_cannot_be_asked_together() {
+    let (one, other) = (KeyedLimiter::new(bucket(1, 1)), KeyedLimiter::new(bucket(1, 1)));
+    let _ = KeyedLimiter::check_all([one.ask("a"), other.ask("a")]);
+}
+
+#[test]
+fn a_peek_and_a_denial_leave_no_trace() {
+    let limiter = KeyedLimiter::builder(bucket(1, 5)).clock(Clock::manual()).build();
+    assert_eq!(limiter.peek("alice").remaining, 5);
+    assert!(limiter.ask("alice").cost(0).check().is_allowed());
+    assert!(!limiter.ask("alice").cost(6).check().is_allowed());
+    assert_eq!(limiter.stats().keys, 0);
+    let _ = limiter.check("alice");
+    assert_eq!(limiter.stats().keys, 1);
+    assert!(limiter.reset("alice"));
+    assert!(!limiter.reset("alice"));
+    assert_eq!(limiter.peek("alice").remaining, 5);
+}
+
+#[test]
+fn a_permit_is_given_back_when_dropped() {
+    let clock = Clock::manual();
+    let rule = tollgate_core::Concurrency::new(2, Some(Duration::from_secs(30))).unwrap();
+    let limiter = KeyedLimiter::builder(rule).clock(clock.clone()).build();
+    let (first, second) = (limiter.ask("a").acquire().unwrap(), limiter.ask("a").acquire().unwrap());
+    assert!(limiter.ask("a").acquire().is_err());
+    assert!(!limiter.check("a").is_allowed()); // and looking at it holds nothing
+    drop(first);
+    let third = limiter.ask("a").acquire().unwrap();
+    // A lease that has ended is somebody else's by now: giving it back late frees nobody.
+    clock.advance(tollgate_core::Nanos::new(30 * S));
+    let (fourth, fifth) = (limiter.ask("a").acquire().unwrap(), limiter.ask("a").acquire().unwrap());
+    drop((second, third));
+    assert!(limiter.ask("a").acquire().is_err());
+    drop((fourth, fifth));
+    assert_eq!(limiter.peek("a").remaining, 2);
+}

@@ -1,0 +1,38 @@
+//! A rate limiter to embed: exact, keyed, bounded in memory.
+//!
+//! ```
+//! use tollgate::{KeyedLimiter, Rate, TokenBucket};
+//!
+//! let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+//! for user in ["alice", "bob", "alice"] {
+//!     let decision = limiter.check(user);
+//!     match decision.outcome.retry_after() {
+//!         Some(wait) => println!("{user}: come back in {wait}"),
+//!         None => println!("{user}: {} left", decision.status.remaining),
+//!     }
+//! }
+//! # Ok::<(), tollgate::RuleError>(())
+//! ```
+//!
+//! Everything of [`tollgate_core`] is here too.
+#![forbid(unsafe_code)]
+
+/// The README's examples, compiled and run with the documentation's own.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+mod clock;
+mod keyed;
+mod secret;
+mod table;
+
+pub use clock::Clock;
+pub use keyed::{Builder, KeyedLimiter, Permit, Request, Tier, TooManyRules};
+pub use secret::Secret;
+pub use table::{Stats, WhenFull};
+pub use tollgate_core::{
+    Algorithm, Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos,
+    Outcome, PermitId, Rate, Retry, Rule, RuleError, SlidingCounter, SlidingLog, Status, Timestamp,
+    TokenBucket, Verdict, adaptive,
+};

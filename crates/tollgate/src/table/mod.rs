@@ -1,0 +1,276 @@
+//! One table for the states of any number of limiters.
+
+mod rules;
+mod segments;
+mod shard;
+mod slab;
+mod slot;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use tollgate_core::{Decision, Outcome, PermitId, Plan, Rule, Status, Timestamp, Verdict, decide_all};
+
+use self::rules::Rules;
+pub(crate) use self::rules::TierId;
+pub(crate) use self::shard::Ask;
+use self::shard::Shard;
+use crate::{Clock, Secret};
+
+/// What becomes of a new key when as many as may be are remembered, and all of them are in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The key that loses least is forgotten: of a few hundred, among those that could still spend, the one
+    /// soonest as new. A key that is being limited is never forgiven; where all are, the newcomer is denied.
+    #[default]
+    Evict,
+    /// The newcomer is denied.
+    Deny,
+    /// The newcomer is let through and not remembered.
+    Allow,
+}
+
+/// What a table holds, and what it had to do to stay within its bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Keys remembered, those no longer used but not yet swept included.
+    pub keys: usize,
+    /// Bytes in use, but for what sliding logs and sub-windows keep besides.
+    pub bytes: usize,
+    /// Keys in use that were forgotten to make room.
+    pub evictions: u64,
+    /// Requests of new keys for which there was no room.
+    pub refused: u64,
+    /// The most slots that one request has touched.
+    pub most_touched: usize,
+}
+
+/// How a table is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) max_keys: usize,
+    pub(crate) when_full: WhenFull,
+    pub(crate) clock: Clock,
+    pub(crate) secret: Secret,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_keys: 10_000_000,
+            when_full: WhenFull::default(),
+            clock: Clock::new(),
+            secret: Secret::random(),
+        }
+    }
+}
+
+/// Shards of keys, each behind a lock.
+#[derive(Debug)]
+pub(crate) struct Table {
+    shards: Box<[Padded]>,
+    pub(crate) clock: Clock,
+    pub(crate) secret: Secret,
+    rules: Mutex<Arc<Rules>>, // as every shard has them, or is about to
+    permits: AtomicU64,       // given so far
+}
+
+/// On a cache line of its own, lest a lock slow its neighbours down.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+/// The most shards, and the fewest keys worth one.
+const MOST_SHARDS: usize = 64;
+const KEYS_A_SHARD: usize = 256;
+
+impl Table {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let shards = (settings.max_keys / KEYS_A_SHARD).clamp(1, MOST_SHARDS);
+        let shard = |i| {
+            // The parts of the bound add up to the bound.
+            let max_keys = settings.max_keys * (i + 1) / shards - settings.max_keys * i / shards;
+            Padded(Mutex::new(Shard::new(max_keys, settings.when_full)))
+        };
+        Self {
+            shards: (0..shards).map(shard).collect(),
+            clock: settings.clock,
+            secret: settings.secret,
+            rules: Mutex::default(),
+            permits: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a set of numbers. None where there are as many as can be told apart.
+    pub(crate) fn add_tier(&self, rule: Rule) -> Option<TierId> {
+        self.change_rules(|rules| rules.add_tier(rule))
+    }
+
+    /// Changes a set of numbers. Keys are converted as they are next asked for.
+    pub(crate) fn replace(&self, tier: TierId, rule: Rule) -> Option<()> {
+        self.change_rules(|rules| rules.replace(tier, rule))
+    }
+
+    #[inline]
+    pub(crate) fn check(&self, ask: &Ask, now: Timestamp) -> Decision {
+        self.shard(ask.hash).lock().check(ask, now)
+    }
+
+    /// How a key stands, charging nothing.
+    pub(crate) fn status(&self, ask: &Ask, now: Timestamp) -> Status {
+        self.shard(ask.hash).lock().status(ask, now)
+    }
+
+    pub(crate) fn reset(&self, hash: u64) -> bool {
+        self.shard(hash).lock().reset(hash)
+    }
+
+    /// Decides several asks at one instant, all or nothing: every shard they touch is locked, in order.
+    pub(crate) fn check_all(&self, asks: &[Ask], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+        let mut plan = Locked::new(self, asks);
+        plan.prepare(now);
+        decide_all(&mut plan, now, decisions)
+    }
+
+    /// An id that no permit has had.
+    pub(crate) fn next_permit(&self) -> PermitId {
+        PermitId(self.permits.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Gives a permit back. False if it was not held any more.
+    pub(crate) fn release(&self, ask: &Ask, now: Timestamp) -> bool {
+        self.shard(ask.hash).lock().release(ask, now)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        for shard in &self.shards {
+            let shard = shard.0.lock();
+            stats.keys += shard.keys();
+            stats.bytes += shard.bytes() + size_of::<Padded>();
+            stats.evictions += shard.evictions;
+            stats.refused += shard.refused.get();
+            stats.most_touched = stats.most_touched.max(shard.most_touched);
+        }
+        stats
+    }
+
+    /// Changes the rules in every shard. Where many are kept that are no longer in force, those that no key was
+    /// last charged by are forgotten first.
+    fn change_rules<T>(&self, change: impl FnOnce(&mut Rules) -> Option<T>) -> Option<T> {
+        let mut current = self.rules.lock();
+        let mut rules = Rules::clone(&current);
+        if rules.is_crowded() {
+            let shards = || self.shards.iter();
+            rules.forget_unused(|number| shards().any(|shard| shard.0.lock().uses(number)));
+        }
+        let result = change(&mut rules)?;
+        *current = Arc::new(rules);
+        for shard in &self.shards {
+            shard.0.lock().rules = Arc::clone(&current);
+        }
+        Some(result)
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        &self.shards[self.shard_number(hash)].0
+    }
+
+    /// The shard of a hash, from the 16 bits that a slot does not keep.
+    #[inline]
+    fn shard_number(&self, hash: u64) -> usize {
+        ((hash >> 48) as usize * self.shards.len()) >> 16
+    }
+}
+
+/// The most limits that can be decided together.
+pub(crate) const MOST_LIMITS: usize = 32;
+
+/// Several asks with all their shards locked. Nothing is allocated.
+struct Locked<'a> {
+    asks: [Ask; MOST_LIMITS],
+    guards: [Option<MutexGuard<'a, Shard>>; MOST_LIMITS],
+    guard_of: [usize; MOST_LIMITS],
+    len: usize,
+}
+
+impl<'a> Locked<'a> {
+    fn new(table: &'a Table, asks: &[Ask]) -> Self {
+        let len = asks.len();
+        let mut locked = Self {
+            asks: merged(asks),
+            guards: [const { None }; MOST_LIMITS],
+            guard_of: [0; MOST_LIMITS],
+            len,
+        };
+        let shard = |i: usize| table.shard_number(asks[i].hash);
+        let mut order: [usize; MOST_LIMITS] = std::array::from_fn(|i| i);
+        // Always from the first shard to the last, so that no two requests wait for each other.
+        order[..len].sort_unstable_by_key(|&i| shard(i));
+        let mut last: Option<usize> = None;
+        for &i in &order[..len] {
+            match last.filter(|&last| shard(last) == shard(i)) {
+                Some(last) => locked.guard_of[i] = locked.guard_of[last],
+                None => {
+                    locked.guards[i] = Some(table.shards[shard(i)].0.lock());
+                    locked.guard_of[i] = i;
+                }
+            }
+            last = Some(i);
+        }
+        locked
+    }
+
+    fn prepare(&mut self, now: Timestamp) {
+        for i in 0..self.len {
+            let ask = self.asks[i];
+            self.shard_mut(i).prepare(&ask, now);
+        }
+    }
+
+    fn shard(&self, i: usize) -> &Shard {
+        self.guards[self.guard_of[i]].as_ref().expect(LOCKED)
+    }
+
+    fn shard_mut(&mut self, i: usize) -> &mut Shard {
+        self.guards[self.guard_of[i]].as_mut().expect(LOCKED)
+    }
+}
+
+const LOCKED: &str = "the shard of every ask is locked";
+
+/// The asks, with the costs of those that name the same key added up in the first of them and a peek in the
+/// others: two limits of a plan may not stand for one state.
+fn merged(asks: &[Ask]) -> [Ask; MOST_LIMITS] {
+    let mut merged = [Ask::NOTHING; MOST_LIMITS];
+    for (i, ask) in asks.iter().enumerate() {
+        merged[i] = *ask;
+        if let Some(first) = merged[..i].iter().position(|earlier| earlier.hash == ask.hash) {
+            merged[first].cost = merged[first].cost.saturating_add(ask.cost);
+            merged[i].cost = 0;
+        }
+    }
+    merged
+}
+
+impl Plan for Locked<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn test(&self, i: usize, now: Timestamp) -> Outcome {
+        self.shard(i).test(&self.asks[i], now)
+    }
+
+    fn spend(&mut self, i: usize, now: Timestamp) {
+        let ask = self.asks[i];
+        self.shard_mut(i).spend(&ask, now);
+    }
+
+    fn status(&self, i: usize, now: Timestamp) -> Status {
+        self.shard(i).status(&self.asks[i], now)
+    }
+}

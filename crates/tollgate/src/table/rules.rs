@@ -1,0 +1,74 @@
+//! The rules a table decides by, and which of them are in force.
+
+use tollgate_core::Rule;
+
+/// Rules by number. A key remembers the number of the rule it was last charged by, and is converted when it
+/// next meets another: changing a rule touches no key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules {
+    rules: Vec<Option<Rule>>, // the rule of number n stands at n - 1
+    current: Vec<u16>,        // the number of the rule in force, by tier
+}
+
+/// One set of numbers in a table: a tier of a limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TierId(pub(crate) u32);
+
+/// More rules, of all limiters of a table and their tiers, cannot be told apart.
+const MOST_RULES: usize = u16::MAX as usize;
+
+impl Rules {
+    #[inline]
+    pub(crate) fn current(&self, tier: TierId) -> u16 {
+        self.current[tier.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u16) -> &Rule {
+        self.rules[usize::from(number) - 1].as_ref().expect("a number that is in use")
+    }
+
+    /// Adds a tier.
+    pub(crate) fn add_tier(&mut self, rule: Rule) -> Option<TierId> {
+        let number = self.add(rule)?;
+        self.current.push(number);
+        Some(TierId((self.current.len() - 1) as u32))
+    }
+
+    /// Puts another rule in force for a tier.
+    pub(crate) fn replace(&mut self, tier: TierId, rule: Rule) -> Option<()> {
+        if *self.get(self.current(tier)) != rule {
+            self.current[tier.0 as usize] = self.add(rule)?;
+        }
+        Some(())
+    }
+
+    /// Whether no number is free, and many stand for rules that are not in force.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let full = self.rules.iter().all(Option::is_some);
+        full && (self.rules.len() >= 2 * self.current.len() + 16 || self.rules.len() == MOST_RULES)
+    }
+
+    /// Frees the numbers of rules that are neither in force nor `used` by a key.
+    pub(crate) fn forget_unused(&mut self, used: impl Fn(u16) -> bool) {
+        for i in 0..self.rules.len() {
+            let number = (i + 1) as u16;
+            if !used(number) && !self.current.contains(&number) {
+                self.rules[i] = None;
+            }
+        }
+    }
+
+    fn add(&mut self, rule: Rule) -> Option<u16> {
+        let place = match self.rules.iter().position(Option::is_none) {
+            Some(place) => place,
+            None if self.rules.len() < MOST_RULES => {
+                self.rules.push(None);
+                self.rules.len() - 1
+            }
+            None => return None,
+        };
+        self.rules[place] = Some(rule);
+        Some((place + 1) as u16)
+    }
+}

@@ -1,0 +1,311 @@
+//! A hash table that grows a little at a time.
+//!
+//! A hash table that doubles moves every entry in one request, and is half empty afterwards. This one is cut
+//! into segments of a few hundred slots and grows by linear hashing (Litwin 1980): one more segment at a time,
+//! filled from the one segment whose keys it shares. Each segment is as long as its keys need, 70 to 88 %
+//! full, so that a key takes about 20 bytes however many there are; and whatever a request meets, growth
+//! included, it touches at most `MOST_TOUCHED` slots.
+//!
+//! Keys are removed in passing: a full segment is swept of what is no longer used before it is made longer,
+//! and segments are swept in turn before one is added.
+
+use super::slot::Slot;
+
+/// Keys a segment has on average before another is added. Those yet to be split hold up to twice as many,
+/// those just split half.
+const AVERAGE: usize = 128;
+
+/// The slots one request may touch in the worst case: sweeping, splitting and lengthening segments that hold
+/// three times the average, which chance does not exceed (11 standard deviations).
+#[cfg(test)]
+pub(crate) const MOST_TOUCHED: usize = 4096;
+
+/// The segments of one shard.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    segments: Vec<Segment>,
+    len: usize,
+    hand: usize,    // the segment to be swept next
+    touched: usize, // slots, by the last insertion
+}
+
+impl Segments {
+    pub(crate) fn new() -> Self {
+        Self { segments: vec![Segment::default()], len: 0, hand: 0, touched: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Slots that the last insertion swept, moved or made.
+    pub(crate) const fn touched(&self) -> usize {
+        self.touched
+    }
+
+    /// Bytes of memory in use, but for the allocator's own.
+    pub(crate) fn bytes(&self) -> usize {
+        let slots: usize = self.segments.iter().map(|segment| segment.slots.len()).sum();
+        slots * size_of::<Slot>() + self.segments.capacity() * size_of::<Segment>()
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, hash: u64) -> Option<&Slot> {
+        let segment = &self.segments[self.place(hash)];
+        segment.find(hash).map(|i| &segment.slots[i])
+    }
+
+    #[inline]
+    pub(crate) fn find_mut(&mut self, hash: u64) -> Option<&mut Slot> {
+        let place = self.place(hash);
+        let segment = &mut self.segments[place];
+        segment.find(hash).map(|i| &mut segment.slots[i])
+    }
+
+    /// Adds a key that is not there. `reclaim` is asked for each slot met in passing whether it is no longer
+    /// used; what it says so of is removed.
+    pub(crate) fn insert(&mut self, slot: Slot, mut reclaim: impl FnMut(&Slot) -> bool) {
+        self.touched = 0;
+        if self.len >= self.segments.len() * AVERAGE {
+            self.make_room(&mut reclaim);
+        }
+        let place = self.place(slot.hash());
+        if self.segments[place].is_full() {
+            self.sweep(place, &mut reclaim);
+        }
+        let segment = &mut self.segments[place];
+        if segment.is_full() {
+            self.touched += segment.lengthen();
+        }
+        segment.put(slot);
+        self.len += 1;
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64) -> Option<Slot> {
+        let place = self.place(hash);
+        let removed = self.segments[place].remove(hash)?;
+        self.len -= 1;
+        Some(removed)
+    }
+
+    /// The keys of the segment that `hash` belongs to, at most a few hundred.
+    pub(crate) fn around(&self, hash: u64) -> impl Iterator<Item = &Slot> {
+        self.segments[self.place(hash)].iter()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.segments.iter().flat_map(Segment::iter)
+    }
+
+    /// Sweeps the next segment in turn. How many keys that removed.
+    pub(crate) fn sweep_next(&mut self, reclaim: &mut impl FnMut(&Slot) -> bool) -> usize {
+        self.hand = if self.hand + 1 < self.segments.len() { self.hand + 1 } else { 0 };
+        self.sweep(self.hand, reclaim)
+    }
+
+    fn sweep(&mut self, place: usize, reclaim: &mut impl FnMut(&Slot) -> bool) -> usize {
+        let segment = &mut self.segments[place];
+        self.touched += segment.slots.len();
+        let removed = segment.retain(|slot| !reclaim(slot));
+        self.len -= removed;
+        removed
+    }
+
+    /// Sweeps a segment, and adds one unless that freed a good part: where one segment was full of what is no
+    /// longer used, the others are too, and sweeping them in turn makes room.
+    fn make_room(&mut self, reclaim: &mut impl FnMut(&Slot) -> bool) {
+        let freed = self.sweep_next(reclaim);
+        if freed * 4 >= self.segments[self.hand].len + freed && freed > 0 {
+            return;
+        }
+        let added = self.segments.len();
+        let split = added - (1 << added.ilog2());
+        self.segments.push(Segment::default());
+        let source = std::mem::take(&mut self.segments[split]);
+        self.touched += source.slots.len();
+        let (moved, kept): (Vec<Slot>, Vec<Slot>) =
+            source.iter().partition(|slot| self.place(slot.hash()) == added);
+        for (place, slots) in [(added, moved), (split, kept)] {
+            self.segments[place] = Segment::holding(&slots);
+            self.touched += self.segments[place].slots.len();
+        }
+    }
+
+    /// The segment of a hash: the highest bits that are kept choose it, so that the lowest are left to
+    /// choose the place in it. With 2^k <= segments < 2^(k+1), those whose k+1 bits name no segment yet are
+    /// in the one that k bits name.
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        let bits = (hash >> 24) as usize & 0xff_ffff;
+        let half = 1 << self.segments.len().ilog2();
+        let wide = bits & (2 * half - 1);
+        if wide < self.segments.len() { wide } else { bits & (half - 1) }
+    }
+}
+
+/// Open addressing with linear probing over as many slots as are needed.
+#[derive(Debug, Default)]
+struct Segment {
+    slots: Box<[Slot]>,
+    len: usize,
+}
+
+impl Segment {
+    fn holding(slots: &[Slot]) -> Self {
+        // 70 % full, so that a third again can come before it is made longer.
+        let room = slots.len() * 10 / 7 + 2;
+        let mut segment = Self { slots: vec![Slot::VACANT; room].into(), len: 0 };
+        slots.iter().for_each(|&slot| segment.put(slot));
+        segment
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| !slot.is_vacant())
+    }
+
+    /// Whether one more would leave probing too long: above 88 %.
+    const fn is_full(&self) -> bool {
+        (self.len + 1) * 8 > self.slots.len() * 7
+    }
+
+    #[inline]
+    fn find(&self, hash: u64) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut i = self.start(hash);
+        loop {
+            if self.slots[i].is(hash) {
+                return Some(i);
+            }
+            if self.slots[i].is_vacant() {
+                return None;
+            }
+            i = self.after(i);
+        }
+    }
+
+    /// Adds a key that is not there, for which there is room.
+    fn put(&mut self, slot: Slot) {
+        let mut i = self.start(slot.hash());
+        while !self.slots[i].is_vacant() {
+            i = self.after(i);
+        }
+        self.slots[i] = slot;
+        self.len += 1;
+    }
+
+    /// Removes a key, and moves up those behind it that would no longer be found.
+    fn remove(&mut self, hash: u64) -> Option<Slot> {
+        let mut hole = self.find(hash)?;
+        let removed = self.slots[hole];
+        let mut i = hole;
+        loop {
+            i = self.after(i);
+            if self.slots[i].is_vacant() {
+                break;
+            }
+            let start = self.start(self.slots[i].hash());
+            let stays = if hole < i { hole < start && start <= i } else { hole < start || start <= i };
+            if !stays {
+                self.slots[hole] = self.slots[i];
+                hole = i;
+            }
+        }
+        self.slots[hole] = Slot::VACANT;
+        self.len -= 1;
+        Some(removed)
+    }
+
+    /// Keeps the keys that `keep` says so of. How many went.
+    fn retain(&mut self, keep: impl FnMut(&&Slot) -> bool) -> usize {
+        let kept: Vec<Slot> = self.iter().filter(keep).copied().collect();
+        let removed = self.len - kept.len();
+        if removed > 0 {
+            self.slots.fill(Slot::VACANT);
+            self.len = 0;
+            kept.into_iter().for_each(|slot| self.put(slot));
+        }
+        removed
+    }
+
+    /// Makes room for a third more. How many slots it has then.
+    fn lengthen(&mut self) -> usize {
+        let slots: Vec<Slot> = self.iter().copied().collect();
+        *self = Self::holding(&slots);
+        self.slots.len()
+    }
+
+    /// Where the search for a hash begins: its lowest bits, mixed, scaled to the length.
+    #[inline]
+    fn start(&self, hash: u64) -> usize {
+        let mixed = ((hash << 16 >> 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16) & 0xffff_ffff;
+        ((mixed * self.slots.len() as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn after(&self, i: usize) -> usize {
+        if i + 1 < self.slots.len() { i + 1 } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tollgate_testkit::Random;
+
+    use super::*;
+
+    #[test]
+    fn holds_what_a_map_holds_while_it_grows() {
+        let mut random = Random::new(1);
+        let mut segments = Segments::new();
+        let mut map: HashMap<u64, u64> = HashMap::new();
+        let mut most = 0;
+        for word in 0..300_000 {
+            let hash = random.below(400_000).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+            match random.below(4) {
+                0 => assert_eq!(segments.remove(hash).map(|slot| slot.word), map.remove(&hash)),
+                _ if map.contains_key(&hash) => assert_eq!(segments.find(hash).unwrap().word, map[&hash]),
+                _ => {
+                    assert!(segments.find(hash).is_none());
+                    segments.insert(Slot::new(hash, 7, word), |_| false);
+                    map.insert(hash, word);
+                    most = most.max(segments.touched());
+                }
+            }
+            assert_eq!(segments.len(), map.len());
+        }
+        assert!(map.iter().all(|(&hash, &word)| segments.find(hash).unwrap().word == word));
+        assert_eq!(segments.iter().count(), map.len());
+        assert!(most <= MOST_TOUCHED, "{most} slots touched at once");
+    }
+
+    #[test]
+    fn what_is_no_longer_used_makes_room_for_what_comes() {
+        let mut random = Random::new(2);
+        let mut segments = Segments::new();
+        for now in 0..1_000_000 {
+            let hash = random.bits() >> 16;
+            // A key is used for as long as it takes a thousand others to come.
+            segments.insert(Slot::new(hash, 1, now + 1000), |slot| slot.word <= now);
+            assert!(segments.len() <= 2000, "{} keys at {now}", segments.len());
+        }
+        assert!(segments.bytes() < 2000 * 30, "{} bytes", segments.bytes());
+    }
+
+    #[test]
+    fn a_key_takes_few_bytes_at_any_size() {
+        let mut random = Random::new(3);
+        let mut segments = Segments::new();
+        for keys in 1..400_000_usize {
+            let hash = random.bits() >> 16;
+            segments.insert(Slot::new(hash, 1, 0), |_| false);
+            if keys > 10_000 && keys.is_multiple_of(10_000) {
+                assert!(segments.bytes() <= 22 * keys, "{} bytes for {keys} keys", segments.bytes());
+            }
+        }
+    }
+}

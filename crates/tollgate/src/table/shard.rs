@@ -1,0 +1,300 @@
+//! One part of the table, behind one lock.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tollgate_core::{Algorithm, Decision, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp};
+
+use super::WhenFull;
+use super::rules::{Rules, TierId};
+use super::segments::Segments;
+use super::slab::Slab;
+use super::slot::Slot;
+
+/// A key of one limiter, by hash, and what is asked of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) hash: u64,
+    pub(crate) tier: TierId,
+    pub(crate) cost: u64,
+    pub(crate) permit: Option<PermitId>, // who would hold it, where the rule is a concurrency limit
+}
+
+impl Ask {
+    pub(crate) const NOTHING: Self = Self { hash: 0, tier: TierId(0), cost: 0, permit: None };
+}
+
+/// The keys whose hashes begin alike.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    segments: Segments,
+    slab: Slab,
+    users: Users,
+    pub(crate) rules: Arc<Rules>,
+    max_keys: usize,
+    when_full: WhenFull,
+    pub(crate) evictions: u64,
+    pub(crate) refused: Cell<u64>,
+    pub(crate) most_touched: usize,
+}
+
+impl Shard {
+    pub(crate) fn new(max_keys: usize, when_full: WhenFull) -> Self {
+        Self {
+            segments: Segments::new(),
+            slab: Slab::default(),
+            users: Users::default(),
+            rules: Arc::default(),
+            max_keys,
+            when_full,
+            evictions: 0,
+            refused: Cell::new(0),
+            most_touched: 0,
+        }
+    }
+
+    /// Tests and, if it passes, charges one request.
+    #[inline]
+    pub(crate) fn check(&mut self, ask: &Ask, now: Timestamp) -> Decision {
+        let number = self.rules.current(ask.tier);
+        // The way of nearly all requests, with nothing in it that they do not need.
+        if let Rule::TokenBucket(rule) = self.rules.get(number)
+            && let Some(slot) = self.segments.find_mut(ask.hash)
+            && slot.rule() == number
+        {
+            let mut tat = Tat::from_bits(slot.word);
+            let decision = rule.decide(&mut tat, ask.cost, now);
+            slot.word = tat.to_bits();
+            return decision;
+        }
+        self.prepare(ask, now);
+        let outcome = self.test(ask, now);
+        if outcome.is_allowed() {
+            self.spend(ask, now);
+        }
+        Decision { outcome, status: self.status(ask, now) }
+    }
+
+    /// What may change a shard before a request is decided, and changes no answer: the key comes under the
+    /// rule in force, and where there is no room for a new one, a segment is swept.
+    pub(crate) fn prepare(&mut self, ask: &Ask, now: Timestamp) {
+        self.convert(ask, now);
+        if self.is_crowded_for(ask) {
+            let Self { segments, slab, users, rules, .. } = self;
+            segments.sweep_next(&mut |slot| reclaim(slab, users, rules, slot, now));
+        }
+    }
+
+    /// Whether a request may pass. A key that is not there is unused, but where it could not be remembered,
+    /// the table was told what then.
+    pub(crate) fn test(&self, ask: &Ask, now: Timestamp) -> Outcome {
+        let rule = self.rules.get(self.rules.current(ask.tier));
+        let outcome = match self.segments.find(ask.hash) {
+            Some(slot) => read(&self.slab, slot, rule, |state| rule.test(state, ask.cost, now)),
+            None => rule.test(&State::Unused, ask.cost, now),
+        };
+        if ask.cost == 0 || !outcome.is_allowed() || !self.is_crowded_for(ask) {
+            return outcome;
+        }
+        match self.when_full {
+            WhenFull::Allow => outcome,
+            WhenFull::Evict if self.loses_least(ask.hash, now).is_some() => outcome,
+            WhenFull::Evict | WhenFull::Deny => {
+                self.refused.set(self.refused.get() + 1);
+                Outcome::Deny { retry: Retry::Unknown }
+            }
+        }
+    }
+
+    /// Charges a request that `test` has just allowed.
+    pub(crate) fn spend(&mut self, ask: &Ask, now: Timestamp) {
+        let number = self.rules.current(ask.tier);
+        // A concurrency limit is only charged where somebody holds the permit.
+        let is_concurrency = matches!(self.rules.get(number), Rule::Concurrency(_));
+        if ask.cost == 0 || (is_concurrency && ask.permit.is_none()) {
+            return;
+        }
+        if self.is_crowded_for(ask) && !(self.when_full == WhenFull::Evict && self.evict(ask.hash, now)) {
+            // Let through and not remembered: by `WhenFull::Allow`, or because the last place went to
+            // another limit of the same plan.
+            self.refused.set(self.refused.get() + 1);
+            return;
+        }
+        let Self { segments, slab, users, rules, most_touched, .. } = self;
+        let rule = rules.get(number);
+        let permit = ask.permit.unwrap_or(PermitId(0));
+        if let Some(slot) = segments.find_mut(ask.hash) {
+            return edit(slab, slot, rule, |state| rule.spend(state, permit, ask.cost, now));
+        }
+        let mut state = State::Unused;
+        rule.spend(&mut state, permit, ask.cost, now);
+        let word = match state {
+            State::Bucket(tat) => tat.to_bits(),
+            state => slab.add(state),
+        };
+        segments.insert(Slot::new(ask.hash, number, word), |slot| reclaim(slab, users, rules, slot, now));
+        users.add(number);
+        *most_touched = segments.touched().max(*most_touched);
+    }
+
+    /// How a key stands.
+    pub(crate) fn status(&self, ask: &Ask, now: Timestamp) -> Status {
+        let current = self.rules.get(self.rules.current(ask.tier));
+        match self.segments.find(ask.hash) {
+            None => current.status(&State::Unused, now),
+            Some(slot) if slot.rule() == self.rules.current(ask.tier) => {
+                read(&self.slab, slot, current, |state| current.status(state, now))
+            }
+            Some(slot) => {
+                // Under older numbers: as it would stand once it is converted.
+                let old = self.rules.get(slot.rule());
+                let mut state = read(&self.slab, slot, old, Clone::clone);
+                current.convert(old, &mut state, now);
+                current.status(&state, now)
+            }
+        }
+    }
+
+    /// Takes a permit back. False if it was not held any more.
+    pub(crate) fn release(&mut self, ask: &Ask, now: Timestamp) -> bool {
+        let (Some(id), Some(slot)) = (ask.permit, self.segments.find(ask.hash)) else { return false };
+        match (self.rules.get(slot.rule()), self.slab.get_mut(slot.word)) {
+            (Rule::Concurrency(rule), State::Permits(permits)) => rule.release(permits, id, now),
+            _ => false, // the limiter has another algorithm by now
+        }
+    }
+
+    /// Forgets a key. False if it was not there.
+    pub(crate) fn reset(&mut self, hash: u64) -> bool {
+        match self.segments.remove(hash) {
+            Some(slot) => {
+                free(&mut self.slab, &mut self.users, &self.rules, &slot);
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(crate) fn keys(&self) -> usize {
+        self.segments.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.segments.bytes() + self.slab.bytes()
+    }
+
+    /// Whether a key was last charged by the rule of this number.
+    pub(crate) fn uses(&self, number: u16) -> bool {
+        self.users.of(number) > 0
+    }
+
+    /// Brings a key that was last charged by another rule of its limiter under the one in force.
+    fn convert(&mut self, ask: &Ask, now: Timestamp) {
+        let Self { segments, slab, users, rules, .. } = self;
+        let number = rules.current(ask.tier);
+        let Some(slot) = segments.find_mut(ask.hash).filter(|slot| slot.rule() != number) else { return };
+        let (old, new) = (rules.get(slot.rule()), rules.get(number));
+        let mut state = read(slab, slot, old, Clone::clone);
+        free(slab, users, rules, slot);
+        new.convert(old, &mut state, now);
+        slot.set_rule(number);
+        users.add(number);
+        slot.word = match state {
+            State::Bucket(tat) => tat.to_bits(),
+            State::Unused if is_word(new) => Tat::default().to_bits(),
+            state => slab.add(state),
+        };
+    }
+
+    /// Whether the key is new and there is no room for it.
+    #[inline]
+    fn is_crowded_for(&self, ask: &Ask) -> bool {
+        self.segments.len() >= self.max_keys && self.segments.find(ask.hash).is_none()
+    }
+
+    fn evict(&mut self, hash: u64, now: Timestamp) -> bool {
+        let Some(slot) = self.loses_least(hash, now) else { return false };
+        self.evictions += 1;
+        self.reset(slot.hash())
+    }
+
+    /// Of a few hundred keys, among those that could still spend, the one that is soonest as new. A key that
+    /// is being limited is not among them.
+    fn loses_least(&self, hash: u64, now: Timestamp) -> Option<Slot> {
+        let candidates = self.segments.around(hash).filter_map(|slot| {
+            let rule = self.rules.get(slot.rule());
+            let status = read(&self.slab, slot, rule, |state| rule.status(state, now));
+            (status.remaining > 0).then_some((status.reset_after, *slot))
+        });
+        candidates.min_by_key(|(reset_after, _)| *reset_after).map(|(_, slot)| slot)
+    }
+}
+
+/// Whether a rule's states are a word that fits the slot.
+#[inline]
+const fn is_word(rule: &Rule) -> bool {
+    matches!(rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_))
+}
+
+/// Reads the state of a slot that was last charged by `rule`.
+#[inline]
+fn read<T>(slab: &Slab, slot: &Slot, rule: &Rule, reader: impl FnOnce(&State) -> T) -> T {
+    if is_word(rule) {
+        reader(&State::Bucket(Tat::from_bits(slot.word)))
+    } else {
+        reader(slab.get(slot.word))
+    }
+}
+
+/// Changes the state of a slot that was last charged by `rule`.
+#[inline]
+fn edit(slab: &mut Slab, slot: &mut Slot, rule: &Rule, change: impl FnOnce(&mut State)) {
+    if is_word(rule) {
+        let mut state = State::Bucket(Tat::from_bits(slot.word));
+        change(&mut state);
+        let State::Bucket(tat) = state else { unreachable!("a bucket's state is a bucket's") };
+        slot.word = tat.to_bits();
+    } else {
+        change(slab.get_mut(slot.word));
+    }
+}
+
+/// Gives back what a slot keeps outside itself.
+fn free(slab: &mut Slab, users: &mut Users, rules: &Rules, slot: &Slot) {
+    users.remove(slot.rule());
+    if !is_word(rules.get(slot.rule())) {
+        slab.remove(slot.word);
+    }
+}
+
+/// Whether a slot is no longer used; if so, what it kept is given back.
+fn reclaim(slab: &mut Slab, users: &mut Users, rules: &Rules, slot: &Slot, now: Timestamp) -> bool {
+    let rule = rules.get(slot.rule());
+    let unused = read(slab, slot, rule, |state| rule.is_unused(state, now));
+    if unused {
+        free(slab, users, rules, slot);
+    }
+    unused
+}
+
+/// How many keys were last charged by each rule, by number.
+#[derive(Debug, Default)]
+struct Users(Vec<u32>);
+
+impl Users {
+    fn add(&mut self, number: u16) {
+        let number = usize::from(number);
+        if number >= self.0.len() {
+            self.0.resize(number + 1, 0);
+        }
+        self.0[number] += 1;
+    }
+
+    fn remove(&mut self, number: u16) {
+        self.0[usize::from(number)] -= 1;
+    }
+
+    fn of(&self, number: u16) -> u32 {
+        self.0.get(usize::from(number)).copied().unwrap_or(0)
+    }
+}

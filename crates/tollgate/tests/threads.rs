@@ -1,0 +1,75 @@
+//! Threads on the same keys: never more than each limit, and none lost.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use tollgate::{Clock, KeyedLimiter, Rate, TokenBucket};
+use tollgate_testkit::Random;
+
+const THREADS: u64 = 4;
+
+fn limiter(burst: u64) -> KeyedLimiter {
+    let rule = TokenBucket::new(Rate::per_second(1).unwrap(), burst).unwrap();
+    KeyedLimiter::builder(rule).clock(Clock::manual()).build()
+}
+
+#[test]
+fn threads_on_one_key_admit_exactly_the_limit() {
+    for round in 0..20 {
+        let (limiter, admitted) = (limiter(10_000), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let allowed = limiter.check("one").is_allowed();
+                        admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(admitted.into_inner(), 10_000, "round {round}");
+    }
+}
+
+#[test]
+fn threads_on_overlapping_plans_charge_all_limits_or_none() {
+    for round in 0..10 {
+        let users = limiter(300);
+        let tenants = users.another(TokenBucket::new(Rate::per_second(1).unwrap(), 700).unwrap()).unwrap();
+        let everybody = users.another(TokenBucket::new(Rate::per_second(1).unwrap(), 1500).unwrap()).unwrap();
+        let admitted: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (users, tenants, everybody, admitted) = (&users, &tenants, &everybody, &admitted);
+                scope.spawn(move || {
+                    let mut random = Random::new(round * THREADS + thread);
+                    for _ in 0..5000 {
+                        let user = random.below(8);
+                        // In any order, lest an order of locks be hidden by the order of asking.
+                        let mut plan = [users.ask(&user), tenants.ask(&(user % 3)), everybody.ask(&())];
+                        plan.rotate_left(random.below(3) as usize);
+                        let allowed = KeyedLimiter::check_all(plan).0.is_allowed();
+                        admitted[user as usize].fetch_add(u64::from(allowed), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let admitted: Vec<u64> = admitted.into_iter().map(AtomicU64::into_inner).collect();
+        let total: u64 = admitted.iter().sum();
+        // What each limit has left is what it held less what passed: nothing lost, nothing charged in vain.
+        assert_eq!(everybody.peek(&()).remaining, 1500 - total, "round {round}");
+        for tenant in 0..3_u64 {
+            let of_tenant: u64 = (tenant..8).step_by(3).map(|user| admitted[user as usize]).sum();
+            assert_eq!(tenants.peek(&tenant).remaining, 700 - of_tenant, "round {round}, tenant {tenant}");
+        }
+        for user in 0..8_u64 {
+            assert_eq!(
+                users.peek(&user).remaining,
+                300 - admitted[user as usize],
+                "round {round}, user {user}"
+            );
+        }
+        assert_eq!(total, 1500, "round {round}: so many asked that the widest limit is spent");
+    }
+}
