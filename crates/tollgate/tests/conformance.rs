@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use tollgate::{Clock, Decision, KeyedLimiter, Outcome, Request, Retry, Timestamp};
+use tollgate::{Clock, Decision, KeyedLimiter, Request, Timestamp};
+use tollgate_testkit::Verdict;
 use tollgate_testkit::conformance::{Line, Store, conforms, random_plans_equal_the_oracles};
 use tollgate_testkit::oracle::Several;
-use tollgate_testkit::{Answer, Verdict, answer};
 
 #[path = "../../tollgate-core/tests/random/plain.rs"]
 mod plain;
@@ -40,25 +40,15 @@ impl Store for Table {
         let now = Timestamp::from_nanos(now);
         // One limit takes another way through the table than several.
         if let [line] = plan {
-            return Several::summary(vec![answer(ask(line).check_at(now))]);
+            return Several::summary(vec![plain::answer(ask(line).check_at(now))]);
         }
         let requests: Vec<Request<'_>> = plan.iter().map(ask).collect();
         let mut decisions = vec![Decision::default(); plan.len()];
         let verdict = KeyedLimiter::check_all_at(&requests, now, &mut decisions);
-        let summary = Several::summary(decisions.into_iter().map(answer).collect());
+        let summary = Several::summary(decisions.into_iter().map(plain::answer).collect());
         assert_eq!((verdict.is_allowed(), verdict.reported), (summary.allowed, Some(summary.reported)));
         summary
     }
-}
-
-fn answer(decision: Decision) -> Answer {
-    let outcome = match decision.outcome {
-        Outcome::Allow { delay } => Ok(delay.get()),
-        Outcome::Deny { retry: Retry::After(wait) } => Err(answer::Retry::After(wait.get())),
-        Outcome::Deny { retry: Retry::Unknown } => Err(answer::Retry::Unknown),
-        Outcome::Deny { retry: Retry::Never } => Err(answer::Retry::Never),
-    };
-    Answer::new(outcome, decision.status.remaining, decision.status.reset_after.get())
 }
 
 #[test]

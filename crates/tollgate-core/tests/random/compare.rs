@@ -1,8 +1,10 @@
 //! One key of the core beside one key of an oracle.
 
-use tollgate_core::{Algorithm, Decision, Outcome, Retry, Timestamp};
+use tollgate_core::{Algorithm, Timestamp};
 use tollgate_testkit::oracle::Oracle;
-use tollgate_testkit::{Answer, Trace, answer};
+use tollgate_testkit::{Trace, answer};
+
+use crate::plain::answer;
 
 /// Steps that each algorithm is compared on: a million, in runs on a new key with new numbers.
 pub(crate) const RUNS: u64 = 1000;
@@ -30,15 +32,4 @@ where
             }
         }
     }
-}
-
-/// A decision in the oracles' words.
-pub(crate) fn answer(decision: Decision) -> Answer {
-    let outcome = match decision.outcome {
-        Outcome::Allow { delay } => Ok(delay.get()),
-        Outcome::Deny { retry: Retry::After(wait) } => Err(answer::Retry::After(wait.get())),
-        Outcome::Deny { retry: Retry::Unknown } => Err(answer::Retry::Unknown),
-        Outcome::Deny { retry: Retry::Never } => Err(answer::Retry::Never),
-    };
-    Answer::new(outcome, decision.status.remaining, decision.status.reset_after.get())
 }

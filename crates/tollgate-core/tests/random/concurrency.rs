@@ -5,7 +5,8 @@ use std::time::Duration;
 use tollgate_core::{Concurrency, Decision, PermitId, Permits, Timestamp};
 use tollgate_testkit::{Random, oracle};
 
-use crate::compare::{RUNS, STEPS, answer};
+use crate::compare::{RUNS, STEPS};
+use crate::plain::answer;
 
 #[test]
 fn concurrency_equals_its_oracle() {

@@ -1,13 +1,26 @@
-//! The rules of the conformance suite, which are plain numbers, as rules of the core.
+//! Between the core and the testkit, which speaks in plain numbers.
 
 use std::time::Duration;
 
 use tollgate_core::{
-    Align, BurstCredits, FixedWindow, LeakyBucket, Mode, Rate, Rule, SlidingCounter, SlidingLog, TokenBucket,
+    Align, BurstCredits, Decision, FixedWindow, LeakyBucket, Mode, Outcome, Rate, Retry, Rule,
+    SlidingCounter, SlidingLog, TokenBucket,
 };
-use tollgate_testkit::conformance;
 use tollgate_testkit::oracle::CounterMode;
+use tollgate_testkit::{Answer, answer, conformance};
 
+/// A decision in the oracles' words.
+pub(crate) fn answer(decision: Decision) -> Answer {
+    let outcome = match decision.outcome {
+        Outcome::Allow { delay } => Ok(delay.get()),
+        Outcome::Deny { retry: Retry::After(wait) } => Err(answer::Retry::After(wait.get())),
+        Outcome::Deny { retry: Retry::Unknown } => Err(answer::Retry::Unknown),
+        Outcome::Deny { retry: Retry::Never } => Err(answer::Retry::Never),
+    };
+    Answer::new(outcome, decision.status.remaining, decision.status.reset_after.get())
+}
+
+/// A rule of the conformance suite as one of the core.
 pub(crate) fn rule_of(plain: conformance::Rule) -> Rule {
     let rate = |tokens, period| Rate::new(tokens, Duration::from_nanos(period)).unwrap();
     let span = Duration::from_nanos;

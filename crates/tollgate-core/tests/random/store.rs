@@ -6,8 +6,7 @@ use tollgate_core::{Charge, Decision, PermitId, Rule, State, Timestamp, decide_a
 use tollgate_testkit::conformance::{self, Line, conforms};
 use tollgate_testkit::oracle::Several;
 
-use crate::compare::answer;
-use crate::plain::rule_of;
+use crate::plain::{answer, rule_of};
 
 /// States by limit and key.
 #[derive(Default)]
