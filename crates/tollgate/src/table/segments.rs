@@ -2,7 +2,7 @@
 //!
 //! A hash table that doubles moves every entry in one request, and is half empty afterwards. This one is cut
 //! into segments of a few hundred slots and grows by linear hashing (Litwin 1980): one more segment at a time,
-//! filled from the one segment whose keys it shares. Each segment is as long as its keys need, 70 to 88 %
+//! filled from the one segment whose keys it shares. Each segment is as long as its keys need, 50 to 88 %
 //! full, so that a key takes about 20 bytes however many there are; and whatever a request meets, growth
 //! included, it touches at most `MOST_TOUCHED` slots.
 //!
@@ -75,7 +75,7 @@ impl Segments {
         }
         let segment = &mut self.segments[place];
         if segment.is_full() {
-            self.touched += segment.lengthen();
+            self.touched += segment.fit();
         }
         segment.put(slot);
         self.len += 1;
@@ -215,6 +215,7 @@ impl Segment {
         }
         self.slots[hole] = Slot::VACANT;
         self.len -= 1;
+        self.shorten();
         Some(removed)
     }
 
@@ -226,15 +227,23 @@ impl Segment {
             self.slots.fill(Slot::VACANT);
             self.len = 0;
             kept.into_iter().for_each(|slot| self.put(slot));
+            self.shorten();
         }
         removed
     }
 
-    /// Makes room for a third more. How many slots it has then.
-    fn lengthen(&mut self) -> usize {
+    /// Makes it as long as its keys need, with room for a third more. How many slots it has then.
+    fn fit(&mut self) -> usize {
         let slots: Vec<Slot> = self.iter().copied().collect();
         *self = Self::holding(&slots);
         self.slots.len()
+    }
+
+    /// Gives back what it does not need, once less than half of it is taken.
+    fn shorten(&mut self) {
+        if self.len * 2 < self.slots.len() {
+            self.fit();
+        }
     }
 
     /// Where the search for a hash begins: its lowest bits, mixed, scaled to the length.
