@@ -43,7 +43,7 @@ pub struct Stats {
     pub evictions: u64,
     /// Requests of new keys for which there was no room.
     pub refused: u64,
-    /// The most slots that one request has touched.
+    /// The most slots that one decision has swept, looked at for eviction, moved or made in one shard.
     pub most_touched: usize,
 }
 
@@ -131,7 +131,9 @@ impl Table {
     pub(crate) fn check_all(&self, asks: &[Ask], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
         let mut plan = Locked::new(self, asks);
         plan.prepare(now);
-        decide_all(&mut plan, now, decisions)
+        let verdict = decide_all(&mut plan, now, decisions);
+        plan.guards.iter_mut().flatten().for_each(|shard| shard.note_touched());
+        verdict
     }
 
     /// An id that no permit has had.

@@ -9,6 +9,8 @@
 //! Keys are removed in passing: a full segment is swept of what is no longer used before it is made longer,
 //! and segments are swept in turn before one is added.
 
+use std::cell::Cell;
+
 use super::slot::Slot;
 
 /// Keys a segment has on average before another is added. Those yet to be split hold up to twice as many,
@@ -16,7 +18,8 @@ use super::slot::Slot;
 const AVERAGE: usize = 128;
 
 /// The slots one request may touch in the worst case: sweeping, splitting and lengthening segments that hold
-/// three times the average, which chance does not exceed (11 standard deviations).
+/// three times the average. Those yet to be split hold twice the average, so that this is eight standard
+/// deviations away.
 #[cfg(test)]
 pub(crate) const MOST_TOUCHED: usize = 4096;
 
@@ -25,22 +28,26 @@ pub(crate) const MOST_TOUCHED: usize = 4096;
 pub(crate) struct Segments {
     segments: Vec<Segment>,
     len: usize,
-    hand: usize,    // the segment to be swept next
-    touched: usize, // slots, by the last insertion
+    hand: usize,          // the segment to be swept next
+    touched: Cell<usize>, // slots swept, looked at for eviction, moved or made since it was last taken
 }
 
 impl Segments {
     pub(crate) fn new() -> Self {
-        Self { segments: vec![Segment::default()], len: 0, hand: 0, touched: 0 }
+        Self { segments: vec![Segment::default()], len: 0, hand: 0, touched: Cell::new(0) }
     }
 
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Slots that the last insertion swept, moved or made.
-    pub(crate) const fn touched(&self) -> usize {
-        self.touched
+    /// Slots that were swept, looked at for eviction, moved or made since this was last asked.
+    pub(crate) fn take_touched(&self) -> usize {
+        self.touched.take()
+    }
+
+    fn touch(&self, slots: usize) {
+        self.touched.set(self.touched.get() + slots);
     }
 
     /// Bytes of memory in use, but for the allocator's own.
@@ -65,7 +72,6 @@ impl Segments {
     /// Adds a key that is not there. `reclaim` is asked for each slot met in passing whether it is no longer
     /// used; what it says so of is removed.
     pub(crate) fn insert(&mut self, slot: Slot, mut reclaim: impl FnMut(&Slot) -> bool) {
-        self.touched = 0;
         if self.len >= self.segments.len() * AVERAGE {
             self.make_room(&mut reclaim);
         }
@@ -75,14 +81,16 @@ impl Segments {
         }
         let segment = &mut self.segments[place];
         if segment.is_full() {
-            self.touched += segment.fit();
+            let slots = segment.fit();
+            self.touch(slots);
         }
-        segment.put(slot);
+        self.segments[place].put(slot);
         self.len += 1;
     }
 
     pub(crate) fn remove(&mut self, hash: u64) -> Option<Slot> {
         let place = self.place(hash);
+        self.touch(self.segments[place].slots.len());
         let removed = self.segments[place].remove(hash)?;
         self.len -= 1;
         Some(removed)
@@ -90,7 +98,9 @@ impl Segments {
 
     /// The keys of the segment that `hash` belongs to, at most a few hundred.
     pub(crate) fn around(&self, hash: u64) -> impl Iterator<Item = &Slot> {
-        self.segments[self.place(hash)].iter()
+        let segment = &self.segments[self.place(hash)];
+        self.touch(segment.slots.len());
+        segment.iter()
     }
 
     #[cfg(test)]
@@ -106,8 +116,9 @@ impl Segments {
 
     fn sweep(&mut self, place: usize, reclaim: &mut impl FnMut(&Slot) -> bool) -> usize {
         let segment = &mut self.segments[place];
-        self.touched += segment.slots.len();
+        let slots = segment.slots.len();
         let removed = segment.retain(|slot| !reclaim(slot));
+        self.touch(slots);
         self.len -= removed;
         removed
     }
@@ -123,12 +134,12 @@ impl Segments {
         let split = added - (1 << added.ilog2());
         self.segments.push(Segment::default());
         let source = std::mem::take(&mut self.segments[split]);
-        self.touched += source.slots.len();
+        self.touch(source.slots.len());
         let (moved, kept): (Vec<Slot>, Vec<Slot>) =
             source.iter().partition(|slot| self.place(slot.hash()) == added);
         for (place, slots) in [(added, moved), (split, kept)] {
             self.segments[place] = Segment::holding(&slots);
-            self.touched += self.segments[place].slots.len();
+            self.touch(self.segments[place].slots.len());
         }
     }
 
@@ -282,7 +293,7 @@ mod tests {
                     assert!(segments.find(hash).is_none());
                     segments.insert(Slot::new(hash, 7, word), |_| false);
                     map.insert(hash, word);
-                    most = most.max(segments.touched());
+                    most = most.max(segments.take_touched());
                 }
             }
             assert_eq!(segments.len(), map.len());

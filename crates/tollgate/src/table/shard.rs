@@ -72,7 +72,13 @@ impl Shard {
         if outcome.is_allowed() {
             self.spend(ask, now);
         }
+        self.note_touched();
         Decision { outcome, status: self.status(ask, now) }
+    }
+
+    /// Counts what one request, or one plan, made of this shard.
+    pub(crate) fn note_touched(&mut self) {
+        self.most_touched = self.segments.take_touched().max(self.most_touched);
     }
 
     /// What may change a shard before a request is decided, and changes no answer: the key comes under the
@@ -120,7 +126,7 @@ impl Shard {
             self.refused.set(self.refused.get() + 1);
             return;
         }
-        let Self { segments, slab, users, rules, most_touched, .. } = self;
+        let Self { segments, slab, users, rules, .. } = self;
         let rule = rules.get(number);
         let permit = ask.permit.unwrap_or(PermitId(0));
         if let Some(slot) = segments.find_mut(ask.hash) {
@@ -134,7 +140,6 @@ impl Shard {
         };
         segments.insert(Slot::new(ask.hash, number, word), |slot| reclaim(slab, users, rules, slot, now));
         users.add(number);
-        *most_touched = segments.touched().max(*most_touched);
     }
 
     /// How a key stands.
