@@ -6,10 +6,13 @@ use tollgate_core::adaptive::{
     Aimd, Bounds, Controller, Gradient2, Load, Pace, RateMultiplier, Sample, Vegas, VirtualClock,
 };
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_testkit::Random;
 use tollgate_testkit::oracle::adaptive::{self as oracle, fraction};
+use tollgate_testkit::{BigRational, Random};
 
-const STEPS: u64 = 1_000_000;
+/// Steps that each controller is compared on.
+fn steps() -> u64 {
+    1_000_000 * crate::effort()
+}
 
 /// Calm and busy times take turns, so that limits grow to where their steps do, and fall again.
 fn sample(random: &mut Random, step: u64, limit: u64) -> Sample {
@@ -19,7 +22,7 @@ fn sample(random: &mut Random, step: u64, limit: u64) -> Sample {
 }
 
 /// The whole of a fraction.
-fn whole(limit: &tollgate_testkit::BigRational) -> u64 {
+fn whole(limit: &BigRational) -> u64 {
     limit.to_integer().try_into().unwrap_or(0)
 }
 
@@ -27,7 +30,7 @@ fn whole(limit: &tollgate_testkit::BigRational) -> u64 {
 fn aimd_equals_its_oracle() {
     let mut random = Random::new(1);
     let mut aimd = Aimd::new(20, Bounds::new(1, 1000).unwrap(), 900, Duration::from_secs(5)).unwrap();
-    for i in 0..STEPS {
+    for i in 0..steps() {
         let limit = aimd.limit();
         let sample = sample(&mut random, i, limit);
         aimd.observe(sample);
@@ -41,7 +44,7 @@ fn vegas_equals_its_oracle() {
     let mut random = Random::new(2);
     let mut vegas = Vegas::new(20, Bounds::new(1, 1000).unwrap(), 7);
     let mut large = 0;
-    for i in 0..STEPS {
+    for i in 0..steps() {
         let (limit, no_load) = (vegas.limit(), vegas.no_load());
         large += u64::from(limit >= 100);
         let sample = sample(&mut random, i, limit);
@@ -56,7 +59,7 @@ fn vegas_equals_its_oracle() {
         };
         assert_eq!(vegas.limit(), expected, "step {i}: {limit} after {sample:?}, no load {no_load:?}");
     }
-    assert!((STEPS / 10..STEPS / 10 * 9).contains(&large), "{large} steps at 100 or more");
+    assert!((steps() / 10..steps() / 10 * 9).contains(&large), "{large} steps at 100 or more");
 }
 
 /// The long average as `gradient2.rs` describes it, in floating point.
@@ -100,7 +103,7 @@ fn gradient2_equals_its_oracle() {
     let mut usual = Usual::default();
     let mut gradient = Gradient2::new(100, Bounds::new(8, 500).unwrap());
     let mut base = 10_000_000;
-    for i in 0..STEPS {
+    for i in 0..steps() {
         if random.chance(1, 5000) {
             base = random.log_uniform(1_000_000, 100_000_000);
         }
@@ -108,16 +111,13 @@ fn gradient2_equals_its_oracle() {
         let limit = gradient.limit_units();
         let in_flight = random.between(0, limit / 1024);
         gradient.observe(Sample { rtt: Duration::from_nanos(rtt), in_flight, dropped: false });
-        let long = usual.learn(rtt as f64);
-        let expected = if 2 * in_flight * 1024 >= limit {
-            let limit = limit as f64 / 1024.0;
-            let target = limit * (long / rtt as f64).clamp(0.5, 1.0) + 4.0;
-            (0.8 * limit + 0.2 * target).clamp(8.0, 500.0)
-        } else {
-            limit as f64 / 1024.0
-        };
-        let off = (gradient.limit_units() as f64 / 1024.0 - expected).abs();
-        assert!(off <= 2.0 / 1024.0, "step {i}: {} for {expected}", gradient.limit_units() as f64 / 1024.0);
+        // The average is kept in floating point here, to a thousandth of a nanosecond; the step is exact.
+        let thousandths = |nanos: f64| BigRational::from_float((nanos * 1024.0).round() / 1024.0).unwrap();
+        let long = thousandths(usual.learn(rtt as f64));
+        let expected = oracle::gradient2(&fraction(limit, 1024), &long, &fraction(rtt, 1), in_flight);
+        let expected = whole(&(expected * fraction(1024, 1))).clamp(8 * 1024, 500 * 1024);
+        let found = gradient.limit_units();
+        assert!(found.abs_diff(expected) <= 2, "step {i}: {found} for {expected}, in 1/1024");
     }
 }
 
