@@ -1,5 +1,6 @@
 //! One table for the states of any number of limiters.
 
+mod lock;
 mod rules;
 mod segments;
 mod shard;
@@ -9,9 +10,10 @@ mod slot;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tollgate_core::{Decision, Outcome, PermitId, Plan, Rule, Status, Timestamp, Verdict, decide_all};
 
+use self::lock::{Guard, Lock};
 use self::rules::Rules;
 pub(crate) use self::rules::TierId;
 pub(crate) use self::shard::Ask;
@@ -80,7 +82,7 @@ pub(crate) struct Table {
 /// On a cache line of its own, lest a lock slow its neighbours down.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Padded(Mutex<Shard>);
+struct Padded(Lock<Shard>);
 
 /// The most shards, and the fewest keys worth one.
 const MOST_SHARDS: usize = 64;
@@ -92,7 +94,7 @@ impl Table {
         let shard = |i| {
             // The parts of the bound add up to the bound.
             let max_keys = settings.max_keys * (i + 1) / shards - settings.max_keys * i / shards;
-            Padded(Mutex::new(Shard::new(max_keys, settings.when_full)))
+            Padded(Lock::new(Shard::new(max_keys, settings.when_full)))
         };
         Self {
             shards: (0..shards).map(shard).collect(),
@@ -177,7 +179,7 @@ impl Table {
     }
 
     #[inline]
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+    fn shard(&self, hash: u64) -> &Lock<Shard> {
         &self.shards[self.shard_number(hash)].0
     }
 
@@ -194,7 +196,7 @@ pub(crate) const MOST_LIMITS: usize = 32;
 /// Several asks with all their shards locked. Nothing is allocated.
 struct Locked<'a> {
     asks: [Ask; MOST_LIMITS],
-    guards: [Option<MutexGuard<'a, Shard>>; MOST_LIMITS],
+    guards: [Option<Guard<'a, Shard>>; MOST_LIMITS],
     guard_of: [usize; MOST_LIMITS],
     len: usize,
 }

@@ -1,0 +1,53 @@
+//! The lock around a shard.
+//!
+//! It is held for some ten nanoseconds, thousands of times for each time that somebody else wants it. So
+//! what counts is taking and leaving it: leaving it is a plain store here, where a lock that puts threads
+//! to sleep must look for sleepers with a second atomic exchange. Nothing of the caller's runs under it.
+
+use spin::mutex::{SpinMutex, SpinMutexGuard};
+
+/// A value that one thread at a time can reach.
+#[derive(Debug)]
+pub(crate) struct Lock<T>(SpinMutex<T>);
+
+pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T>;
+
+/// Pauses before a thread that waits lets others run: some ten microseconds. Whoever holds the lock so long
+/// has most likely lost the processor, which spinning would keep from it.
+const MOST_PAUSES: u32 = 256;
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(SpinMutex::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        match self.0.try_lock() {
+            Some(guard) => guard,
+            None => self.wait(),
+        }
+    }
+
+    /// Waits longer after each attempt. Two threads that want nothing but this lock then take turns of many
+    /// requests, instead of passing its cache line to and fro with each.
+    #[cold]
+    fn wait(&self) -> Guard<'_, T> {
+        let mut pauses = 1;
+        loop {
+            for _ in 0..pauses {
+                std::hint::spin_loop();
+            }
+            if !self.0.is_locked()
+                && let Some(guard) = self.0.try_lock()
+            {
+                return guard;
+            }
+            if pauses < MOST_PAUSES {
+                pauses *= 2;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
