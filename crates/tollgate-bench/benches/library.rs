@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use governor::{Quota, RateLimiter};
 use throttlecrab::AdaptiveStore;
 use tollgate::{
-    Algorithm, Align, Clock, FixedWindow, KeyedLimiter, Mode, Rate, Rule, SlidingCounter, SlidingLog,
-    TokenBucket,
+    Algorithm, Align, Clock, FixedWindow, KeyedLimiter, Limiter, Mode, Rate, Rule, SlidingCounter,
+    SlidingLog, TokenBucket,
 };
-use tollgate_bench::{Counting, Figure, Limiter, ROUNDS, bytes, race};
+use tollgate_bench::{Contender, Counting, Figure, ROUNDS, bytes, calls, race, repeat};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -38,7 +39,8 @@ const MILLION: usize = 1_000_000;
 /// A name, and what runs under it.
 type Case = (&'static str, fn(&str));
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
+    ("unkeyed token bucket, 1 thread", unkeyed),
     ("token bucket, 1 M keys, uniform, 1 thread", |name| {
         let keys = keys(MILLION);
         show(name, &keys, &[uniform(1, &keys, 2 * MILLION)]);
@@ -100,12 +102,12 @@ fn token_bucket() -> TokenBucket {
     TokenBucket::new(Rate::new(PER_HOUR.into(), HOUR).expect("valid"), BURST.into()).expect("valid")
 }
 
-fn tollgate(rule: impl Into<Rule>) -> Box<Limiter> {
+fn tollgate(rule: impl Into<Rule>) -> Box<Contender> {
     let limiter = KeyedLimiter::new(rule);
     Box::new(move |key| limiter.check(key).is_allowed())
 }
 
-fn governor() -> Box<Limiter> {
+fn governor() -> Box<Contender> {
     let quota = Quota::per_hour(NonZeroU32::new(PER_HOUR).expect("not 0"));
     let limiter = RateLimiter::keyed(quota.allow_burst(NonZeroU32::new(BURST).expect("not 0")));
     Box::new(move |key| limiter.check_key(key).is_ok())
@@ -113,7 +115,7 @@ fn governor() -> Box<Limiter> {
 
 /// It is not made for threads, so it stands behind the mutex its users put it behind.
 #[expect(clippy::disallowed_methods, reason = "its time is the caller's to read")]
-fn throttlecrab() -> Box<Limiter> {
+fn throttlecrab() -> Box<Contender> {
     let store = AdaptiveStore::with_capacity(1_000_000);
     let limiter = Mutex::new(throttlecrab::RateLimiter::new(store));
     Box::new(move |key| {
@@ -124,7 +126,7 @@ fn throttlecrab() -> Box<Limiter> {
 }
 
 /// What one would write oneself.
-fn map() -> Box<Limiter> {
+fn map() -> Box<Contender> {
     let (rule, clock) = (token_bucket(), Clock::new());
     let states = Mutex::new(HashMap::<String, _>::new());
     Box::new(move |key| {
@@ -138,7 +140,7 @@ fn map() -> Box<Limiter> {
 }
 
 /// What every contender must do first.
-fn hash_only() -> Box<Limiter> {
+fn hash_only() -> Box<Contender> {
     use std::hash::BuildHasher;
     let state = std::hash::RandomState::new();
     Box::new(move |key| state.hash_one(key) != 0)
@@ -155,6 +157,43 @@ fn show(what: &str, keys: &[String], orders: &[Vec<u32>]) {
     table(what, &contenders, keys, orders);
 }
 
+/// Allowed and denied apart: who is allowed must write. The swap alone is what any such write takes.
+fn unkeyed(name: &str) {
+    let ours = |rate: u64, burst| {
+        Limiter::new(TokenBucket::new(Rate::per_second(rate).expect("valid"), burst).expect("valid"))
+    };
+    let governor = |rate: u32, burst| {
+        let quota = Quota::per_second(NonZeroU32::new(rate).expect("not 0"));
+        RateLimiter::direct(quota.allow_burst(NonZeroU32::new(burst).expect("not 0")))
+    };
+    let (plenty, spent) = (ours(1_000_000_000, 1_000_000_000), ours(1, 1));
+    let (plenty_given, spent_given) = (ours(1_000_000_000, 1_000_000_000), ours(1, 1));
+    let (their_plenty, their_spent) = (governor(1_000_000_000, 1_000_000_000), governor(1, 1));
+    let (clock, swapped) = (Clock::new(), AtomicU64::new(0));
+    let given = clock.now();
+    let mut contenders = [
+        ("tollgate, allowed", calls(move || plenty.check())),
+        ("governor 0.10.4, allowed", calls(move || their_plenty.check())),
+        ("tollgate, denied", calls(move || spent.check())),
+        ("governor 0.10.4, denied", calls(move || their_spent.check())),
+        ("tollgate, allowed, time given", calls(move || plenty_given.check_at(given))),
+        ("tollgate, denied, time given", calls(move || spent_given.check_at(given))),
+        ("(reading the clock alone)", calls(move || clock.now())),
+        (
+            "(swapping a word alone)",
+            calls(move || {
+                let found = swapped.load(Relaxed);
+                swapped.compare_exchange_weak(found, found + 1, Relaxed, Relaxed)
+            }),
+        ),
+    ];
+    let figures = repeat(&mut contenders, 4_000_000);
+    println!("{name}");
+    for ((name, _), Figure { median, least, most }) in contenders.iter().zip(&figures) {
+        println!("  {name:<32} {median:>5.1} [{least:.1}, {most:.1}]");
+    }
+}
+
 fn windows(name: &str) {
     let keys = keys(MILLION);
     let contenders = [
@@ -169,7 +208,7 @@ fn windows(name: &str) {
 }
 
 /// Prints each with its ratio to governor.
-fn table(what: &str, contenders: &[(&str, Box<Limiter>)], keys: &[String], orders: &[Vec<u32>]) {
+fn table(what: &str, contenders: &[(&str, Box<Contender>)], keys: &[String], orders: &[Vec<u32>]) {
     let figures = race(contenders, keys, orders);
     let governor =
         contenders.iter().position(|(name, _)| name.starts_with("governor")).expect("always there");

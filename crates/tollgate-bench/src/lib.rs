@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 
 /// A contender: decides a request of cost 1 on a key. The key is a `String`, since some peers must be asked
 /// with the type they keep.
-pub type Limiter = dyn Fn(&String) -> bool + Sync;
+pub type Contender = dyn Fn(&String) -> bool + Sync;
 
 /// Nanoseconds a decision takes: the median of several rounds, and the spread between the fastest and the
 /// slowest.
@@ -58,7 +58,7 @@ impl Figure {
 pub const ROUNDS: usize = 7;
 
 /// Measures contenders side by side: each thread asks `order` of `keys` in a sequence of its own.
-pub fn race(contenders: &[(&str, Box<Limiter>)], keys: &[String], orders: &[Vec<u32>]) -> Vec<Figure> {
+pub fn race(contenders: &[(&str, Box<Contender>)], keys: &[String], orders: &[Vec<u32>]) -> Vec<Figure> {
     for (_, limiter) in contenders {
         for key in keys {
             std::hint::black_box(limiter(key));
@@ -75,7 +75,7 @@ pub fn race(contenders: &[(&str, Box<Limiter>)], keys: &[String], orders: &[Vec<
 
 /// Nanoseconds of wall time a decision, all threads together.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn round(limiter: &Limiter, keys: &[String], orders: &[Vec<u32>]) -> f64 {
+fn round(limiter: &Contender, keys: &[String], orders: &[Vec<u32>]) -> f64 {
     let start = Instant::now();
     std::thread::scope(|scope| {
         for order in orders {
@@ -88,4 +88,26 @@ fn round(limiter: &Limiter, keys: &[String], orders: &[Vec<u32>]) -> f64 {
     });
     let decisions: usize = orders.iter().map(Vec::len).sum();
     start.elapsed().as_nanos() as f64 / decisions as f64
+}
+
+/// A contender that makes so many calls.
+pub type Calls = dyn FnMut(u32);
+
+/// The calls in a loop of their own, so that nothing but them is measured.
+pub fn calls<T>(mut call: impl FnMut() -> T + 'static) -> Box<Calls> {
+    Box::new(move |n| (0..n).for_each(|_| _ = std::hint::black_box(call())))
+}
+
+/// Nanoseconds a call of each takes on one thread. They take turns as in [`race`].
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+pub fn repeat(contenders: &mut [(&str, Box<Calls>)], calls: u32) -> Vec<Figure> {
+    let mut rounds = vec![Vec::new(); contenders.len()];
+    for _ in 0..ROUNDS {
+        for (i, (_, contender)) in contenders.iter_mut().enumerate() {
+            let start = Instant::now();
+            contender(calls);
+            rounds[i].push(start.elapsed().as_nanos() as f64 / f64::from(calls));
+        }
+    }
+    rounds.into_iter().map(Figure::of).collect()
 }

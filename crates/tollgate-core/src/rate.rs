@@ -47,6 +47,16 @@ impl Rate {
         Self::new(tokens, Duration::from_secs(1))
     }
 
+    /// `tokens` a minute.
+    pub fn per_minute(tokens: u64) -> Result<Self, RuleError> {
+        Self::new(tokens, Duration::from_secs(60))
+    }
+
+    /// `tokens` an hour.
+    pub fn per_hour(tokens: u64) -> Result<Self, RuleError> {
+        Self::new(tokens, Duration::from_secs(3600))
+    }
+
     /// The tokens that come in one period: the burst people mean when they name none.
     pub const fn tokens(self) -> u64 {
         self.tokens

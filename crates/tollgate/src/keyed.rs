@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_core::{Decision, Rule, Status, Timestamp, Verdict};
 
 use crate::table::{Ask, MOST_LIMITS, Settings, Stats, Table, TierId, WhenFull};
-use crate::{Clock, Secret};
+use crate::{Clock, Permit, Secret};
 
 /// Limits each key by a rule, or by one of several.
 ///
@@ -162,6 +162,21 @@ impl KeyedLimiter {
         self.ask(key).peek()
     }
 
+    /// How many requests of cost 1 would pass now. Rounded down; charges nothing.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let _ = limiter.check("alice");
+    /// assert_eq!(limiter.remaining("alice"), 9);
+    /// assert_eq!(limiter.remaining("bob"), 10);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn remaining<K: Hash + ?Sized>(&self, key: &K) -> u64 {
+        self.peek(key).remaining
+    }
+
     /// Forgets a key: it is as if never used. False if it was.
     pub fn reset<K: Hash + ?Sized>(&self, key: &K) -> bool {
         self.table.reset(self.ask(key).ask.hash)
@@ -275,30 +290,12 @@ impl Request<'_> {
         let table = &self.limiter.table;
         self.ask.permit = Some(table.next_permit());
         let decision = self.check();
-        if decision.is_allowed() {
-            Ok(Permit { table: Arc::clone(table), ask: self.ask })
-        } else {
-            Err(decision)
-        }
+        if decision.is_allowed() { Ok(Permit::keyed(Arc::clone(table), self.ask)) } else { Err(decision) }
     }
 
     /// What remains of its key, and when that is as new. Charges nothing.
     pub fn peek(&self) -> Status {
         self.limiter.table.status(&self.ask, self.limiter.clock().now())
-    }
-}
-
-/// A place in a concurrency limit, given back when it is dropped.
-#[derive(Debug)]
-#[must_use = "the place is given back at once unless the permit is kept"]
-pub struct Permit {
-    table: Arc<Table>,
-    ask: Ask,
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.table.release(&self.ask, self.table.clock.now());
     }
 }
 

@@ -24,11 +24,16 @@ struct Readme;
 
 mod clock;
 mod keyed;
+mod limiter;
+mod lock;
+mod permit;
 mod secret;
 mod table;
 
 pub use clock::Clock;
-pub use keyed::{Builder, KeyedLimiter, Permit, Request, Tier, TooManyRules};
+pub use keyed::{Builder, KeyedLimiter, Request, Tier, TooManyRules};
+pub use limiter::Limiter;
+pub use permit::Permit;
 pub use secret::Secret;
 pub use table::{Stats, WhenFull};
 pub use tollgate_core::{

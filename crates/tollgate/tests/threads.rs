@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tollgate::{Clock, KeyedLimiter, Rate, TokenBucket};
+use tollgate::{Clock, KeyedLimiter, Limiter, Rate, TokenBucket};
 use tollgate_testkit::Random;
 
 const THREADS: u64 = 4;
@@ -26,6 +26,34 @@ fn threads_on_one_key_admit_exactly_the_limit() {
                         admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
                     }
                 });
+            }
+        });
+        assert_eq!(admitted.into_inner(), 10_000, "round {round}");
+    }
+}
+
+#[test]
+fn threads_on_a_limiter_without_keys_admit_exactly_the_limit() {
+    let bucket = |burst| TokenBucket::new(Rate::per_second(1).unwrap(), burst).unwrap();
+    for round in 0..40 {
+        let limiter = Limiter::with_clock(bucket(10_000), Clock::manual());
+        let admitted = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let allowed = limiter.check().is_allowed();
+                        admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
+                    }
+                });
+            }
+            // In every other round the numbers change meanwhile, which hands out nothing. (It waits for the
+            // first charge: a bucket that nobody has used is full under any numbers.)
+            if round % 2 == 1 {
+                while limiter.remaining() == 10_000 {
+                    thread::yield_now();
+                }
+                limiter.set_rule(bucket(20_000));
             }
         });
         assert_eq!(admitted.into_inner(), 10_000, "round {round}");

@@ -1,6 +1,5 @@
 //! One table for the states of any number of limiters.
 
-mod lock;
 mod rules;
 mod segments;
 mod shard;
@@ -13,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tollgate_core::{Decision, Outcome, PermitId, Plan, Rule, Status, Timestamp, Verdict, decide_all};
 
-use self::lock::{Guard, Lock};
 use self::rules::Rules;
 pub(crate) use self::rules::TierId;
 pub(crate) use self::shard::Ask;
 use self::shard::Shard;
+use crate::lock::{Guard, Lock};
 use crate::{Clock, Secret};
 
 /// What becomes of a new key when as many as may be are remembered, and all of them are in use.

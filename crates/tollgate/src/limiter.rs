@@ -1,0 +1,273 @@
+//! A limiter with one state for everybody.
+
+mod cell;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{Decision, PermitId, Rule, State, Status, Timestamp};
+
+use self::cell::Cell;
+use crate::{Clock, Permit};
+
+/// Limits everybody together by one rule.
+///
+/// Clones share everything. A token or leaky bucket is decided without a lock: whoever is denied only reads a
+/// word, whoever passes swaps it. Once its numbers have been changed, and with other algorithms, a decision
+/// takes a lock for some ten nanoseconds.
+///
+/// ```
+/// use tollgate::{Limiter, Rate, TokenBucket};
+///
+/// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+/// let decision = limiter.check();
+/// assert!(decision.is_allowed());
+/// assert_eq!(decision.status.remaining, 9);
+/// # Ok::<(), tollgate::RuleError>(())
+/// ```
+///
+/// For a limit on each of many keys there is [`KeyedLimiter`](crate::KeyedLimiter).
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    sole: Arc<Sole>,
+}
+
+/// What the clones of a limiter share.
+#[derive(Debug)]
+pub(crate) struct Sole {
+    cell: Cell,
+    clock: Clock,
+    permits: AtomicU64, // given so far
+}
+
+impl Limiter {
+    /// A limiter that nobody has used yet.
+    pub fn new(rule: impl Into<Rule>) -> Self {
+        Self::with_clock(rule, Clock::new())
+    }
+
+    /// A limiter that reads the time from `clock`.
+    ///
+    /// ```
+    /// use tollgate::{Clock, Limiter, Nanos, Rate, TokenBucket};
+    ///
+    /// let clock = Clock::manual();
+    /// let limiter = Limiter::with_clock(TokenBucket::new(Rate::per_second(1)?, 1)?, clock.clone());
+    /// assert!(limiter.check().is_allowed());
+    /// assert!(!limiter.check().is_allowed());
+    /// clock.advance(Nanos::new(1_000_000_000));
+    /// assert!(limiter.check().is_allowed());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn with_clock(rule: impl Into<Rule>, clock: Clock) -> Self {
+        let cell = Cell::new(rule.into());
+        Self { sole: Arc::new(Sole { cell, clock, permits: AtomicU64::new(0) }) }
+    }
+
+    /// Decides a request of cost 1, now.
+    ///
+    /// A concurrency limit is only looked at: to hold a place in it, [`acquire`](Self::acquire) a permit.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_minute(1)?, 1)?);
+    /// assert!(limiter.check().is_allowed());
+    /// let wait = limiter.check().outcome.retry_after().unwrap();
+    /// assert_eq!(wait.as_secs_ceil(), 60); // what a Retry-After header would say
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn check(&self) -> Decision {
+        self.check_n(1)
+    }
+
+    /// Decides a request of cost 1 at a time that the caller read from this limiter's [`clock`](Self::clock),
+    /// or keeps itself.
+    ///
+    /// A time before that of an earlier request is taken for late, never for early: it may deny what would
+    /// have passed, and gains nothing then or later.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, Timestamp, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
+    /// assert!(limiter.check_at(Timestamp::from_nanos(0)).is_allowed());
+    /// assert!(!limiter.check_at(Timestamp::from_nanos(999_999_999)).is_allowed());
+    /// assert!(limiter.check_at(Timestamp::from_nanos(1_000_000_000)).is_allowed());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn check_at(&self, now: Timestamp) -> Decision {
+        self.check_n_at(1, now)
+    }
+
+    /// Decides a request of any cost, now: all of it passes or none.
+    ///
+    /// Cost 0 always passes and charges nothing. A cost that the limit could never hold is denied with
+    /// [`Retry::Never`](crate::Retry::Never).
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Outcome, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// assert_eq!(limiter.check_n(7).status.remaining, 3);
+    /// assert!(!limiter.check_n(4).is_allowed());
+    /// assert_eq!(limiter.check_n(0).status.remaining, 3); // the denied request cost nothing
+    /// assert_eq!(limiter.check_n(11).outcome, Outcome::NEVER);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn check_n(&self, cost: u64) -> Decision {
+        self.check_n_at(cost, self.sole.clock.now())
+    }
+
+    /// Decides a request of any cost at a given time: [`check_n`](Self::check_n) and
+    /// [`check_at`](Self::check_at) in one.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, Timestamp, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// assert_eq!(limiter.check_n_at(10, Timestamp::from_nanos(0)).status.remaining, 0);
+    /// assert_eq!(limiter.check_n_at(1, Timestamp::from_nanos(400_000_000)).status.remaining, 1);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn check_n_at(&self, cost: u64, now: Timestamp) -> Decision {
+        self.sole.cell.check(cost, None, now)
+    }
+
+    /// Takes a permit of a concurrency limit, which is given back when it is dropped. Other rules are charged
+    /// as by [`check`](Self::check), and keep what they charged.
+    ///
+    /// ```
+    /// use tollgate::{Concurrency, Limiter};
+    ///
+    /// let limiter = Limiter::new(Concurrency::new(1, None)?);
+    /// let permit = limiter.acquire().unwrap();
+    /// assert!(limiter.acquire().is_err());
+    /// drop(permit);
+    /// assert!(limiter.acquire().is_ok());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The decision, when it is denied.
+    pub fn acquire(&self) -> Result<Permit, Decision> {
+        self.acquire_n(1)
+    }
+
+    /// Takes a permit that stands for several places. One for 0 places is always given.
+    ///
+    /// ```
+    /// use tollgate::{Concurrency, Limiter};
+    ///
+    /// let limiter = Limiter::new(Concurrency::new(10, None)?);
+    /// let permit = limiter.acquire_n(7).unwrap();
+    /// assert!(limiter.acquire_n(4).is_err());
+    /// assert_eq!(limiter.remaining(), 3);
+    /// # drop(permit);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The decision, when it is denied.
+    pub fn acquire_n(&self, cost: u64) -> Result<Permit, Decision> {
+        let id = PermitId(self.sole.permits.fetch_add(1, Ordering::Relaxed));
+        let decision = self.sole.cell.check(cost, Some(id), self.sole.clock.now());
+        if decision.is_allowed() { Ok(Permit::sole(Arc::clone(&self.sole), id)) } else { Err(decision) }
+    }
+
+    /// What remains, and when the limiter is as new. Charges nothing.
+    ///
+    /// ```
+    /// use tollgate::{Clock, Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::with_clock(TokenBucket::new(Rate::per_second(5)?, 10)?, Clock::manual());
+    /// let _ = limiter.check();
+    /// assert_eq!(limiter.peek().remaining, 9);
+    /// assert_eq!(limiter.peek().reset_after.get(), 200_000_000);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn peek(&self) -> Status {
+        let now = self.sole.clock.now();
+        self.sole.cell.edit(|rule, state| rule.status(state, now))
+    }
+
+    /// How many requests of cost 1 would pass now. Rounded down; charges nothing.
+    ///
+    /// ```
+    /// use tollgate::{FixedWindow, Align, Limiter};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = Limiter::new(FixedWindow::new(100, Duration::from_secs(60), Align::First)?);
+    /// let _ = limiter.check_n(30);
+    /// assert_eq!(limiter.remaining(), 70);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn remaining(&self) -> u64 {
+        self.peek().remaining
+    }
+
+    /// Makes the limiter as new. Permits that are held stay usable and no longer count.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
+    /// assert!(limiter.check().is_allowed());
+    /// limiter.reset();
+    /// assert!(limiter.check().is_allowed());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn reset(&self) {
+        self.sole.cell.edit(|_, state| *state = State::Unused);
+    }
+
+    /// Changes the rule for all clones. The limiter keeps its tokens, or its count: nobody gets a fresh burst.
+    /// Under another algorithm it starts afresh.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let _ = limiter.check_n(8);
+    /// limiter.set_rule(TokenBucket::new(Rate::per_hour(60)?, 100)?);
+    /// assert_eq!(limiter.remaining(), 2); // of 100 now, which it gets to at 60 an hour
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn set_rule(&self, rule: impl Into<Rule>) {
+        self.sole.cell.set_rule(rule.into(), self.sole.clock.now());
+    }
+
+    /// Where the time comes from.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// let now = limiter.clock().now(); // read once for several requests
+    /// assert!((0..10).all(|_| limiter.check_at(now).is_allowed()));
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn clock(&self) -> &Clock {
+        &self.sole.clock
+    }
+}
+
+impl Sole {
+    /// Takes a permit back. False if it was not held any more.
+    pub(crate) fn release(&self, id: PermitId) -> bool {
+        let now = self.clock.now();
+        self.cell.edit(|rule, state| match (rule, state) {
+            (Rule::Concurrency(rule), State::Permits(permits)) => rule.release(permits, id, now),
+            _ => false, // it has another algorithm by now
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
