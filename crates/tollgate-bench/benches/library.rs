@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use governor::{Quota, RateLimiter};
 use throttlecrab::AdaptiveStore;
 use tollgate::{
-    Algorithm, Align, Clock, FixedWindow, KeyedLimiter, Limiter, Mode, Rate, Rule, SlidingCounter,
+    Algorithm, Align, Clock, Decision, FixedWindow, KeyedLimiter, Limiter, Mode, Rate, Rule, SlidingCounter,
     SlidingLog, TokenBucket,
 };
 use tollgate_bench::{Contender, Counting, Figure, ROUNDS, bytes, calls, race, repeat};
@@ -39,7 +39,7 @@ const MILLION: usize = 1_000_000;
 /// A name, and what runs under it.
 type Case = (&'static str, fn(&str));
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     ("unkeyed token bucket, 1 thread", unkeyed),
     ("token bucket, 1 M keys, uniform, 1 thread", |name| {
         let keys = keys(MILLION);
@@ -57,6 +57,7 @@ const CASES: [Case; 7] = [
         show(name, &keys(1), &[vec![0; 2 * MILLION], vec![0; 2 * MILLION]]);
     }),
     ("windows, 1 M keys, uniform, 1 thread", windows),
+    ("token bucket, 10 M keys, uniform, 1 thread, in batches", batches),
     ("memory: bytes a key, all of them in use", memory),
 ];
 
@@ -192,6 +193,35 @@ fn unkeyed(name: &str) {
     for ((name, _), Figure { median, least, most }) in contenders.iter().zip(&figures) {
         println!("  {name:<32} {median:>5.1} [{least:.1}, {most:.1}]");
     }
+}
+
+/// The same limiter asked one by one and 16 at a time.
+fn batches(name: &str) {
+    println!("{name}");
+    let (keys, limiter) = (keys(10_000_000), KeyedLimiter::new(token_bucket()));
+    for key in &keys {
+        _ = limiter.check(key);
+    }
+    let mut orders = [uniform(5, &keys, 2 * MILLION), uniform(6, &keys, 2 * MILLION)].into_iter();
+    let shared = Arc::new(keys);
+    // Each goes through an order of its own, 16 keys at a time, again and again.
+    let mut turns = |decide: fn(&KeyedLimiter, [&String; 16]) -> [Decision; 16]| {
+        let (order, keys, limiter) = (orders.next().expect("two"), Arc::clone(&shared), limiter.clone());
+        let mut turn = 0;
+        calls(move || {
+            turn = (turn + 16) % order.len();
+            decide(&limiter, std::array::from_fn(|i| &keys[order[turn + i] as usize]))
+        })
+    };
+    let mut contenders = [
+        ("one by one", turns(|limiter, keys| keys.map(|key| limiter.check(key)))),
+        ("16 at once", turns(|limiter, keys| KeyedLimiter::check_each(limiter.ask_each(keys)))),
+    ];
+    let figures = repeat(&mut contenders, 100_000);
+    for ((name, _), Figure { median, least, most }) in contenders.iter().zip(&figures) {
+        println!("  {name:<28} {:>7.1} [{:.1}, {:.1}]", median / 16.0, least / 16.0, most / 16.0);
+    }
+    println!("  {:.2} x the single calls", figures[0].median / figures[1].median);
 }
 
 fn windows(name: &str) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Decision, Rule, Status, Timestamp, Verdict};
 
-use crate::table::{Ask, MOST_LIMITS, Settings, Stats, Table, TierId, WhenFull};
+use crate::table::{Ask, MOST_LIMITS, Prefetcher, Settings, Stats, Table, TierId, WhenFull};
 use crate::{Clock, Permit, Secret};
 
 /// Limits each key by a rule, or by one of several.
@@ -157,6 +157,22 @@ impl KeyedLimiter {
         Request { limiter: self, ask: Ask { hash, tier: self.tier.0, cost: 1, permit: None } }
     }
 
+    /// [`ask`](Self::ask) for each of several keys, whose texts are fetched from memory side by side: for
+    /// [`check_each`](Self::check_each), where they are many and seldom used.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
+    /// let decisions = KeyedLimiter::check_each(limiter.ask_each(["alice", "bob", "alice"]));
+    /// assert_eq!(decisions.map(|decision| decision.is_allowed()), [true, true, false]);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn ask_each<K: Hash + ?Sized, const N: usize>(&self, keys: [&K; N]) -> [Request<'_>; N] {
+        keys.iter().for_each(|key| key.hash(&mut Prefetcher));
+        keys.map(|key| self.ask(key))
+    }
+
     /// What remains of a key, and when it is as new. Charges nothing.
     pub fn peek<K: Hash + ?Sized>(&self, key: &K) -> Status {
         self.ask(key).peek()
@@ -217,12 +233,69 @@ impl KeyedLimiter {
     /// `decisions` is of another length.
     pub fn check_all_at(requests: &[Request<'_>], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
         assert!(requests.len() <= MOST_LIMITS, "at most {MOST_LIMITS} requests can be decided together");
-        let table = &requests[0].limiter.table;
-        let same = requests.iter().all(|request| Arc::ptr_eq(&request.limiter.table, table));
-        assert!(same, "limiters that are asked together must be of one table: make them with `another`");
+        let table = Self::table_of(requests).expect("at least one request");
         let mut asks = [Ask::NOTHING; MOST_LIMITS];
         asks.iter_mut().zip(requests).for_each(|(ask, request)| *ask = request.ask);
         table.check_all(&asks[..requests.len()], now, decisions)
+    }
+
+    /// Decides many requests of limiters in one table at one instant, each on its own and in order: with one
+    /// look at the clock, and with their keys fetched from memory side by side.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
+    /// let decisions = KeyedLimiter::check_each(["alice", "bob", "alice"].map(|user| limiter.ask(user)));
+    /// assert_eq!(decisions.map(|decision| decision.is_allowed()), [true, true, false]);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)).
+    pub fn check_each<const N: usize>(requests: [Request<'_>; N]) -> [Decision; N] {
+        let mut decisions = [Decision::default(); N];
+        if let Some(first) = requests.first() {
+            Self::check_each_at(&requests, first.limiter.clock().now(), &mut decisions);
+        }
+        decisions
+    }
+
+    /// [`check_each`](Self::check_each) of any number, at a given time, with the answer of each request written
+    /// to `decisions`. None is decided where there is none.
+    ///
+    /// ```
+    /// use tollgate::{Decision, KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
+    /// let requests: Vec<_> = (0..1000).map(|user| limiter.ask(&user)).collect();
+    /// let mut decisions = vec![Decision::default(); requests.len()];
+    /// KeyedLimiter::check_each_at(&requests, limiter.clock().now(), &mut decisions);
+    /// assert!(decisions.iter().all(Decision::is_allowed));
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)), or `decisions` is of another length.
+    pub fn check_each_at(requests: &[Request<'_>], now: Timestamp, decisions: &mut [Decision]) {
+        assert_eq!(requests.len(), decisions.len(), "one decision for each request");
+        let Some(table) = Self::table_of(requests) else { return };
+        for (requests, decisions) in requests.chunks(BATCH).zip(decisions.chunks_mut(BATCH)) {
+            requests.iter().for_each(|request| table.prefetch(request.ask.hash));
+            for (request, decision) in requests.iter().zip(decisions) {
+                *decision = table.check(&request.ask, now);
+            }
+        }
+    }
+
+    /// The table of all these limiters.
+    fn table_of<'a>(requests: &[Request<'a>]) -> Option<&'a Table> {
+        let table = &requests.first()?.limiter.table;
+        let same = requests.iter().all(|request| Arc::ptr_eq(&request.limiter.table, table));
+        assert!(same, "limiters that are asked together must be of one table: make them with `another`");
+        Some(table)
     }
 
     /// Where the time comes from.
@@ -235,6 +308,9 @@ impl KeyedLimiter {
         self.table.stats()
     }
 }
+
+/// Requests whose slots are fetched side by side: about as many as a processor waits for at once.
+const BATCH: usize = 16;
 
 /// One request to a limiter.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Everything of [`tollgate_core`] is here too.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 /// The README's examples, compiled and run with the documentation's own.
 #[cfg(doctest)]

@@ -105,6 +105,43 @@ fn limiters_of_one_table_are_charged_together_or_not_at_all() {
 }
 
 #[test]
+fn a_batch_decides_as_its_requests_would_one_by_one() {
+    let new = || {
+        let first = KeyedLimiter::builder(bucket(5, 10)).clock(Clock::manual()).build();
+        let second =
+            first.another(FixedWindow::new(7, Duration::from_secs(1), Align::First).unwrap()).unwrap();
+        [first, second]
+    };
+    let (batched, single) = (new(), new());
+    let mut random = Random::new(6);
+    let mut now = 0;
+    for size in (0..100).cycle().take(5000) {
+        now += random.log_uniform(0, 1000 * MS);
+        // Few keys, so that many a batch names one several times.
+        let asked: Vec<_> = (0..size).map(|_| (random.below(2), random.below(60), random.below(4))).collect();
+        let requests: Vec<_> = asked
+            .iter()
+            .map(|(limiter, key, cost)| batched[*limiter as usize].ask(key).cost(*cost))
+            .collect();
+        let mut decisions = vec![Decision::default(); size];
+        KeyedLimiter::check_each_at(&requests, at(now), &mut decisions);
+        for ((limiter, key, cost), decision) in asked.iter().zip(decisions) {
+            assert_eq!(decision, single[*limiter as usize].ask(key).cost(*cost).check_at(at(now)));
+        }
+    }
+}
+
+#[test]
+fn a_batch_of_keys_is_a_batch_of_their_requests() {
+    let limiter = KeyedLimiter::builder(bucket(1, 1)).clock(Clock::manual()).build();
+    let keys = ["alice", "bob", "", "alice"];
+    let decisions = KeyedLimiter::check_each(limiter.ask_each(keys));
+    assert_eq!(decisions.map(|decision| decision.is_allowed()), [true, true, true, false]);
+    assert!(keys.iter().all(|key| !limiter.check(*key).is_allowed()));
+    assert!(KeyedLimiter::check_each([]).is_empty());
+}
+
+#[test]
 #[should_panic = "must be of one table"]
 fn limiters_of_different_tables_cannot_be_asked_together() {
     let (one, other) = (KeyedLimiter::new(bucket(1, 1)), KeyedLimiter::new(bucket(1, 1)));

@@ -1,5 +1,6 @@
 //! One table for the states of any number of limiters.
 
+mod prefetch;
 mod rules;
 mod segments;
 mod shard;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tollgate_core::{Decision, Outcome, PermitId, Plan, Rule, Status, Timestamp, Verdict, decide_all};
 
+pub(crate) use self::prefetch::Prefetcher;
 use self::rules::Rules;
 pub(crate) use self::rules::TierId;
 pub(crate) use self::shard::Ask;
@@ -117,6 +119,11 @@ impl Table {
     #[inline]
     pub(crate) fn check(&self, ask: &Ask, now: Timestamp) -> Decision {
         self.shard(ask.hash).lock().check(ask, now)
+    }
+
+    /// Has the slot of a key fetched from memory, without waiting for it.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.shard(hash).lock().prefetch(hash);
     }
 
     /// How a key stands, charging nothing.

@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 
+use super::prefetch::prefetch;
 use super::slot::Slot;
 
 /// Keys a segment has on average before another is added. Those yet to be split hold up to twice as many,
@@ -60,6 +61,14 @@ impl Segments {
     pub(crate) fn find(&self, hash: u64) -> Option<&Slot> {
         let segment = &self.segments[self.place(hash)];
         segment.find(hash).map(|i| &segment.slots[i])
+    }
+
+    /// Has the slot where the search for a hash begins fetched from memory, without waiting for it.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let segment = &self.segments[self.place(hash)];
+        if let Some(slot) = segment.slots.get(segment.start(hash)) {
+            prefetch(slot);
+        }
     }
 
     #[inline]

@@ -76,6 +76,11 @@ impl Shard {
         Decision { outcome, status: self.status(ask, now) }
     }
 
+    /// Has the slot of a key fetched from memory, without waiting for it.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.segments.prefetch(hash);
+    }
+
     /// Counts what one request, or one plan, made of this shard.
     pub(crate) fn note_touched(&mut self) {
         self.most_touched = self.segments.take_touched().max(self.most_touched);
