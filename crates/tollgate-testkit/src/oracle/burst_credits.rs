@@ -43,6 +43,16 @@ impl BurstCredits {
         }
         answer
     }
+
+    /// Refunds both buckets, each as far as it still knows of the charge. At least as many more may
+    /// pass as the one gave back that gave less.
+    pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
+        if cost > self.credits.burst() || cost > self.peak.burst() {
+            return 0;
+        }
+        let credits = self.credits.refund(now, cost, charged);
+        credits.min(self.peak.refund(now, cost, charged))
+    }
 }
 
 fn both(credits: Answer, peak: Answer) -> Answer {

@@ -52,6 +52,19 @@ impl FixedWindow {
         self.answer(now, decision)
     }
 
+    /// Takes the charge out of the count, if it was stamped in the window that is open at `now`. With
+    /// nothing left in it the window has not been opened.
+    pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
+        let Some(Open { end, used }) = self.open else { return 0 };
+        let stamped = end - i128::from(self.window)..end;
+        if i128::from(now) >= end || !stamped.contains(&i128::from(charged)) {
+            return 0;
+        }
+        let given = cost.min(used);
+        self.open = if given == used { None } else { Some(Open { end, used: used - given }) };
+        given
+    }
+
     fn decide(&self, now: u64, cost: u64) -> Result<u64, Retry> {
         let Open { end, used } = self.window_at(now);
         if cost == 0 || u128::from(used) + u128::from(cost) <= u128::from(self.limit) {

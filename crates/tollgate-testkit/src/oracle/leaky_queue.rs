@@ -58,6 +58,12 @@ impl LeakyQueue {
         self.answer(now, decision)
     }
 
+    /// Gives nothing back. A place in the queue is a time at which somebody may go; whoever had the
+    /// next ones was told theirs.
+    pub fn refund(&mut self, _now: u64, _cost: u64, _charged: u64) -> u64 {
+        0
+    }
+
     fn decide(&self, now: u64, cost: u64, deadline: u64) -> Result<u64, Retry> {
         if cost == 0 {
             return Ok(0);

@@ -43,6 +43,10 @@ pub trait Oracle: std::fmt::Debug + Send {
     fn would(&self, now: u64, cost: u64) -> Answer;
     /// Decides, and charges if allowed. Cost 0 peeks: always allowed, never written.
     fn ask(&mut self, now: u64, cost: u64) -> Answer;
+    /// Gives back what a request of `cost`, or a part of it, was charged at `charged`, as far as it
+    /// still counts; how much that is, in whole units. The caller did make that charge, and gives it
+    /// back once.
+    fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64;
 }
 
 // The methods are inherent too, so that a test of one algorithm need not import the trait.
@@ -54,6 +58,9 @@ macro_rules! rate_oracles {
             }
             fn ask(&mut self, now: u64, cost: u64) -> Answer {
                 self.ask(now, cost)
+            }
+            fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
+                self.refund(now, cost, charged)
             }
         }
     )*};

@@ -52,6 +52,29 @@ impl SlidingCounter {
         self.answer(now, decision)
     }
 
+    /// Takes the charge out of the sub-window it was stamped in, if that still counts. The newest
+    /// sub-window stays the newest, even with nothing left in it, until nothing is left at all.
+    pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
+        let (index, _) = self.place(now.into());
+        let stamped = i128::from(charged) * i128::from(self.buckets) / i128::from(self.window);
+        let lasts = match self.mode {
+            CounterMode::Interpolate | CounterMode::Strict => i128::from(self.buckets) + 1,
+            CounterMode::Lenient => self.buckets.into(),
+        };
+        let Some((_, count)) = self.counts.iter_mut().find(|(counted, _)| *counted == stamped) else {
+            return 0;
+        };
+        if index - stamped >= lasts {
+            return 0;
+        }
+        let given = cost.min(*count);
+        *count -= given;
+        if self.counts.iter().all(|(_, count)| *count == 0) {
+            self.counts.clear();
+        }
+        given
+    }
+
     fn decide(&self, now: u64, cost: u64) -> Result<u64, Retry> {
         let room = (i128::from(self.limit) - i128::from(cost)) * i128::from(self.window);
         if cost == 0 || self.estimate(now.into()) <= room {

@@ -45,6 +45,21 @@ impl SlidingLog {
         self.answer(now, decision)
     }
 
+    /// Strikes the charge from the log, if it still counts. One that was logged later than it was
+    /// stamped is not found under its stamp.
+    pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
+        let time = self.not_before_newest(now).into();
+        let window = i128::from(self.window);
+        let counts = |event: &&mut Event| i128::from(event.time) + window > time;
+        let Some(event) = self.events.iter_mut().filter(counts).find(|event| event.time == charged) else {
+            return 0;
+        };
+        let given = cost.min(event.cost);
+        event.cost -= given;
+        self.events.retain(|event| event.cost > 0);
+        given
+    }
+
     /// Entries held, to see that memory depends on the limit and not on the traffic.
     pub fn entries(&self) -> usize {
         self.events.len()

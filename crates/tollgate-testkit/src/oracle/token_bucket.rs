@@ -55,6 +55,28 @@ impl TokenBucket {
         self.answer(now, decision)
     }
 
+    /// Puts tokens back, at most until the bucket is full: it is then as new. None for a charge so long
+    /// ago that an empty bucket would have filled since, and none while somebody waits, whose turn would
+    /// then no longer be the next.
+    pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
+        let gained_since = i128::from(now.saturating_sub(charged)) * self.tokens;
+        let somebody_waits = self.waiting.as_ref().is_some_and(|waiting| waiting.somebody_waits(now));
+        let missing = self.full() - self.level_at(now);
+        if cost > self.burst || gained_since >= self.full() || somebody_waits || missing == 0 {
+            return 0;
+        }
+        let given = (i128::from(cost) * self.period).min(missing);
+        if given == missing {
+            (self.level, self.at) = (self.full(), 0);
+        } else {
+            (self.level, self.at) = (self.level_at(now) + given, now);
+        }
+        if let (Some(waiting), true) = (&mut self.waiting, given > 0) {
+            waiting.forget();
+        }
+        reported(down(given, self.period))
+    }
+
     fn decide(&self, now: u64, cost: u64) -> Result<u64, Retry> {
         if cost == 0 {
             return Ok(0);
@@ -81,6 +103,11 @@ impl TokenBucket {
     fn level_at(&self, now: u64) -> i128 {
         let elapsed = i128::from(now) - i128::from(self.at);
         (self.level + elapsed * self.tokens).min(self.full())
+    }
+
+    /// The most tokens it holds.
+    pub(super) fn burst(&self) -> u64 {
+        self.burst
     }
 
     fn full(&self) -> i128 {

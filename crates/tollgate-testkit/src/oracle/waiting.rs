@@ -52,6 +52,17 @@ impl Waiting {
         }
     }
 
+    /// Whether anybody is still to be released.
+    pub(super) fn somebody_waits(&self, now: u64) -> bool {
+        self.releases.iter().any(|release| *release > i128::from(now))
+    }
+
+    /// Forgets those who have been released. A clock that steps back would otherwise find them waiting
+    /// again, behind somebody who goes at once on tokens that were put back.
+    pub(super) fn forget(&mut self) {
+        self.releases.clear();
+    }
+
     /// Time until fewer than `max_waiting` wait; `None` where nobody may ever wait.
     fn until_room(&self, now: u64) -> Option<i128> {
         let places = usize::try_from(self.max_waiting).unwrap_or(usize::MAX);

@@ -73,3 +73,18 @@ fn a_cost_over_either_bucket_is_never_admitted() {
     assert_eq!(credits.ask(0, 1001), never(1000, 0));
     assert_eq!(BurstCredits::new(100, S, 500, 1000, S, 1000).ask(0, 501), never(500, 0));
 }
+
+#[test]
+fn a_refund_gives_back_to_both_and_tells_the_smaller() {
+    // Credits 50 at 10/s, peak 20 at 100/s.
+    let mut credits = BurstCredits::new(10, S, 50, 100, S, 20);
+    assert_eq!(credits.ask(0, 20), allow(0, 2 * S));
+    // After 50 ms 15 are missing from the peak and 19.5 from the credits.
+    assert_eq!(credits.clone().refund(50 * MS, 20, 0), 15);
+    assert_eq!(credits.refund(50 * MS, 10, 0), 10);
+    assert_eq!(credits.ask(50 * MS, 0), allow(15, 950 * MS));
+    // After 200 ms the peak has forgotten the charge, the credits have not.
+    assert_eq!(credits.refund(200 * MS, 5, 0), 0);
+    assert_eq!(credits.ask(200 * MS, 0), allow(20, 300 * MS));
+    assert_eq!(credits.refund(200 * MS, 21, 0), 0);
+}

@@ -72,3 +72,25 @@ fn an_anchored_window_opens_with_its_first_request() {
     assert_eq!(wait(window.ask(67 * S - 1, 1)), 1);
     assert_eq!(window.ask(100 * S, 1), allow(1, 60 * S));
 }
+
+#[test]
+fn a_refund_is_for_a_charge_of_the_open_window() {
+    let mut window = FixedWindow::aligned(10, 60 * S);
+    assert_eq!(window.ask(59 * S, 4), allow(6, S));
+    assert_eq!(window.refund(60 * S, 4, 59 * S), 0);
+    assert_eq!(window.ask(60 * S, 7), allow(3, 60 * S));
+    assert_eq!(window.refund(61 * S, 4, 60 * S - 1), 0);
+    assert_eq!(window.refund(61 * S, 4, 120 * S), 0);
+    assert_eq!(window.refund(61 * S, 4, 60 * S), 4);
+    assert_eq!(window.ask(61 * S, 0), allow(7, 59 * S));
+    assert_eq!(window.refund(119 * S, 5, 119 * S), 3);
+    assert_eq!(window.ask(119 * S, 0), allow(10, 0));
+}
+
+#[test]
+fn an_anchored_window_with_nothing_left_in_it_opens_anew() {
+    let mut window = FixedWindow::anchored(2, 60 * S);
+    assert_eq!(window.ask(7 * S, 1), allow(1, 60 * S));
+    assert_eq!(window.refund(8 * S, 1, 7 * S), 1);
+    assert_eq!(window.ask(50 * S, 1), allow(1, 60 * S));
+}

@@ -106,3 +106,11 @@ fn max_waiting_leaves_room_when_the_first_is_released() {
     assert_eq!(wait(queue.ask(200 * MS - 1, 1)), 1);
     assert_eq!(queue.ask(200 * MS, 1).delay, 400 * MS);
 }
+
+#[test]
+fn a_place_in_the_queue_is_not_given_back() {
+    let mut queue = LeakyQueue::new(1, S, 3);
+    assert_eq!(queue.ask(0, 2), held(0, 1, 2 * S));
+    assert_eq!(queue.refund(0, 2, 0), 0);
+    assert_eq!(queue.ask(0, 1), held(2 * S, 0, 3 * S));
+}

@@ -207,3 +207,31 @@ fn closed_retry(counter: &SlidingCounter, mode: CounterMode, w: u64, now: u64, c
         }
     }
 }
+
+#[test]
+fn a_refund_leaves_the_sub_window_it_was_counted_in() {
+    // 40 in [0, 60), 10 in [60, 120); at 90 s half of the 40 counts.
+    let mut counter = two_counters(40, 10, 50);
+    assert_eq!(counter.ask(90 * S, 0), allow(20, 90 * S));
+    assert_eq!(counter.refund(90 * S, 20, 59 * S), 20);
+    assert_eq!(counter.ask(90 * S, 0), allow(30, 90 * S));
+    // With nothing left in the newest, the one before it is what is left to forget.
+    assert_eq!(counter.refund(90 * S, 15, 60 * S), 10);
+    assert_eq!(counter.ask(90 * S, 0), allow(40, 30 * S));
+    // An earlier moment is still taken as the start of the newest.
+    assert_eq!(counter.ask(30 * S, 0), allow(30, 90 * S));
+    assert_eq!(counter.clone().refund(120 * S, 20, 0), 0);
+    assert_eq!(counter.refund(120 * S - 1, 20, 0), 20);
+    assert_eq!(counter.ask(30 * S, 1), allow(49, 90 * S));
+}
+
+#[test]
+fn a_refund_of_what_lenient_has_forgotten_gives_nothing() {
+    for (mode, given) in [(Lenient, 0), (Strict, 3), (Interpolate, 3)] {
+        let mut counter = SlidingCounter::new(10, 60 * S, 6, mode);
+        assert!(counter.ask(5 * S, 3).allowed);
+        assert_eq!(counter.clone().refund(60 * S - 1, 3, 0), 3);
+        assert_eq!(counter.clone().refund(60 * S, 3, 0), given);
+        assert_eq!(counter.refund(70 * S, 3, 0), 0);
+    }
+}

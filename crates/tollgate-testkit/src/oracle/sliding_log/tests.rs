@@ -75,3 +75,26 @@ fn sl_6_clock_steps_back() {
     assert!(!log.ask(19_999_999_999, 1).allowed);
     assert!(log.ask(20 * S, 1).allowed);
 }
+
+#[test]
+fn a_refund_strikes_the_entries_of_its_moment() {
+    let mut log = SlidingLog::new(5, 10 * S);
+    assert_eq!(log.ask(0, 2), allow(3, 10 * S));
+    assert_eq!(log.ask(S, 3), allow(0, 10 * S));
+    assert_eq!(log.refund(2 * S, 1, 500 * MS), 0);
+    assert_eq!(log.refund(2 * S, 1, 0), 1);
+    assert_eq!(log.ask(2 * S, 0), allow(1, 9 * S));
+    assert_eq!(log.clone().refund(10 * S - 1, 1, 0), 1);
+    assert_eq!(log.refund(10 * S, 1, 0), 0);
+    assert_eq!(log.refund(10 * S, 4, S), 3);
+    assert_eq!(log.ask(10 * S, 0), allow(5, 0));
+}
+
+#[test]
+fn a_refund_is_not_found_where_the_clock_had_stepped_back() {
+    let mut log = SlidingLog::new(5, 10 * S);
+    assert!(log.ask(10 * S, 1).allowed);
+    assert!(log.ask(9 * S, 1).allowed);
+    assert_eq!(log.refund(9 * S, 1, 9 * S), 0);
+    assert_eq!(log.refund(9 * S, 2, 10 * S), 2);
+}

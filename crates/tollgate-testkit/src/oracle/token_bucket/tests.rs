@@ -220,3 +220,49 @@ fn max_waiting_zero_is_a_plain_bucket() {
     assert_eq!(bucket.ask(0, 1), deny(200 * MS, 0, 200 * MS));
     assert_eq!(bucket.ask(200 * MS, 1), allow(0, 200 * MS));
 }
+
+#[test]
+fn a_refund_puts_tokens_back_until_the_bucket_is_full() {
+    let mut bucket = five_a_second(10);
+    assert_eq!(bucket.ask(0, 6), allow(4, 1200 * MS));
+    assert_eq!(bucket.refund(0, 2, 0), 2);
+    assert_eq!(bucket.ask(0, 0), allow(6, 800 * MS));
+    // At 500 ms 1.5 tokens are missing. All of them come back, told as 1.
+    assert_eq!(bucket.refund(500 * MS, 4, 0), 1);
+    assert_eq!(bucket.ask(500 * MS, 0), allow(10, 0));
+    // As new, also for a clock that steps back.
+    assert_eq!(bucket.ask(0, 0), allow(10, 0));
+    assert_eq!(bucket.refund(500 * MS, 1, 0), 0);
+}
+
+#[test]
+fn a_refund_that_the_refill_has_paid_gives_nothing() {
+    let mut bucket = five_a_second(10);
+    assert_eq!(bucket.ask(0, 10), allow(0, 2 * S));
+    assert_eq!(bucket.ask(1000 * MS, 5), allow(0, 2 * S));
+    assert_eq!(bucket.clone().refund(2 * S - 1, 3, 0), 3);
+    assert_eq!(bucket.refund(2 * S, 3, 0), 0);
+    assert_eq!(bucket.refund(2 * S, 11, S), 0);
+    assert_eq!(bucket.refund(2 * S, 0, S), 0);
+    assert_eq!(bucket.ask(2 * S, 0), allow(5, S));
+}
+
+#[test]
+fn a_refund_by_a_clock_that_stepped_back_stays_on_the_same_line() {
+    let mut bucket = drained(5, S, 10, 10 * S);
+    assert_eq!(bucket.refund(9 * S, 5, 10 * S), 5);
+    assert_eq!(bucket.ask(9 * S, 0), allow(0, 2 * S));
+    assert_eq!(bucket.ask(10 * S, 0), allow(5, S));
+}
+
+#[test]
+fn a_refund_moves_nobody_who_waits() {
+    let mut bucket = five_a_second(2).with_max_wait(400 * MS, 1);
+    assert_eq!(bucket.ask(0, 2), allow(0, 400 * MS));
+    assert_eq!(bucket.ask(0, 1), held(200 * MS, 0, 600 * MS));
+    assert_eq!(bucket.refund(200 * MS - 1, 1, 0), 0);
+    assert_eq!(bucket.refund(200 * MS, 1, 0), 1);
+    assert_eq!(bucket.ask(200 * MS, 1), allow(0, 400 * MS));
+    // It has been let go: a clock that steps back does not find it waiting.
+    assert_eq!(bucket.ask(100 * MS, 1), held(300 * MS, 0, 700 * MS));
+}
