@@ -29,6 +29,29 @@ pub trait Algorithm {
     /// changes nothing.
     fn spend(&self, state: &mut Self::State, cost: u64, now: Timestamp);
 
+    /// Gives back what a request of `cost` was charged at `charged`, as far as it still counts: for one that
+    /// failed, or that took less than was thought. Returns how many units were given back, rounded down.
+    ///
+    /// The caller promises that the key was charged so, at a `now` of `charged`, and gives a charge back once
+    /// only; a part of it may be given back alone. The core cannot check this. Whatever is asked, a key never
+    /// has more than an unused one. A charge that no longer counts, because time has made good for it, gives
+    /// 0 and changes no bit; so does cost 0. A leaky bucket gives nothing back at all.
+    ///
+    /// A `charged` later than `now`, by a clock that stepped back, is no error.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+    /// let (mut key, at) = (Tat::default(), |ms: u64| Timestamp::from_nanos(ms * 1_000_000));
+    /// assert_eq!(rule.decide(&mut key, 8, at(0)).status.remaining, 2);
+    /// assert_eq!(rule.refund(&mut key, 3, at(0), at(100)), 3); // it took 5 of the 8
+    /// assert_eq!(rule.status(&key, at(100)).remaining, 5); // and half a token that came since
+    /// assert_eq!(rule.refund(&mut key, 5, at(0), at(2000)), 0); // by now the bucket has refilled
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn refund(&self, state: &mut Self::State, cost: u64, charged: Timestamp, now: Timestamp) -> u64;
+
     /// What remains and when the key is as new.
     fn status(&self, state: &Self::State, now: Timestamp) -> Status;
 

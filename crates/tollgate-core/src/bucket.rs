@@ -148,6 +148,22 @@ impl Bucket {
         ahead
     }
 
+    /// Moves the schedule back by what `cost` takes up, but not behind `now`, and returns how many whole units
+    /// that is.
+    ///
+    /// After the time in which a whole burst is refilled, a charge has been made good for, whatever came after
+    /// it; given back then, it would make room in a schedule that it has no part in.
+    pub(crate) fn refund(&self, tat: &mut Tat, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        let ahead = self.ahead(*tat, now);
+        let age = now.since(charged).get().saturating_mul(self.interval.per_nano.get());
+        if cost == 0 || cost > self.capacity || ahead == 0 || age >= self.tolerance {
+            return 0;
+        }
+        let given = self.span(cost).min(ahead);
+        self.reach(tat, ahead - given, now);
+        self.interval.ticks.floor(given)
+    }
+
     /// [`Algorithm::decide`], with the distance to `now` taken once.
     #[inline]
     pub(crate) fn decide(

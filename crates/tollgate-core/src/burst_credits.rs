@@ -85,6 +85,20 @@ impl Algorithm for BurstCredits {
         self.peak.spend(&mut state.peak, cost, now);
     }
 
+    /// Each bucket gets back what it still knows of the charge, as a [`TokenBucket`] does: neither is then
+    /// above what it holds when unused, and each keeps its own promise. Returned is the smaller of the two,
+    /// which is how many more may pass at least.
+    ///
+    /// The bucket that refills sooner, mostly the peak's, forgets the charge first. From then on 0 is
+    /// returned, but the other bucket, mostly the credits, still gets back what it lacks.
+    fn refund(&self, state: &mut Credits, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        if cost > self.capacity() {
+            return 0;
+        }
+        let base = self.base.refund(&mut state.base, cost, charged, now);
+        base.min(self.peak.refund(&mut state.peak, cost, charged, now))
+    }
+
     #[inline]
     fn status(&self, state: &Credits, now: Timestamp) -> Status {
         let (base, peak) = (self.base.status(&state.base, now), self.peak.status(&state.peak, now));

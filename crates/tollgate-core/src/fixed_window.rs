@@ -18,7 +18,7 @@ pub enum Align {
 ///
 /// - Promise: at most `limit` in each window.
 /// - Formula: allowed iff `used + cost <= limit`; `used` starts again at 0 once `now` reaches the end.
-/// - Memory: 16 bytes a key.
+/// - Memory: 24 bytes a key.
 /// - Overshoot: up to twice the limit in a span of one window, half on either side of its edge.
 /// - Choose another: where that doubling hurts, [`SlidingCounter`](crate::SlidingCounter) or
 ///   [`SlidingLog`](crate::SlidingLog).
@@ -38,6 +38,14 @@ pub struct FixedWindow {
 pub struct Window {
     end: Timestamp,
     used: u64,
+    carried: Timestamp, // when the count was last carried over from a window with other edges
+}
+
+impl Window {
+    /// When it began, if it is `window` long.
+    fn start(&self, window: u64) -> Timestamp {
+        Timestamp::from_nanos(self.end.as_nanos().saturating_sub(window))
+    }
 }
 
 impl FixedWindow {
@@ -115,9 +123,27 @@ impl Algorithm for FixedWindow {
             return;
         }
         if now >= state.end {
-            *state = Window { end: self.end(now), used: 0 };
+            state.end = self.end(now);
+            state.used = 0;
         }
         state.used += cost;
+    }
+
+    /// The count goes down if `charged` lies in the window that is open at `now`; with nothing left in it, the
+    /// key is unused. Nothing for a charge of an earlier window, also where a clock that stepped back had it
+    /// counted in this one, nor for one from before the numbers changed: it may not be in the count any more.
+    fn refund(&self, state: &mut Window, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        let start = state.start(self.window).max(state.carried);
+        if charged < start || charged >= state.end {
+            return 0;
+        }
+        let given = self.used(state, now).min(cost);
+        if given == state.used {
+            *state = Window::default();
+        } else {
+            state.used -= given;
+        }
+        given
     }
 
     #[inline]
@@ -135,8 +161,8 @@ impl Algorithm for FixedWindow {
             *state = Window::default();
         } else if (self.window, self.align, self.phase) != (old.window, old.align, old.phase) {
             // A clock that stepped back into an earlier window converts as at the start of this one.
-            let start = Timestamp::from_nanos(state.end.as_nanos().saturating_sub(old.window));
-            *state = Window { end: self.end(now.max(start)), used };
+            let now = now.max(state.start(old.window));
+            *state = Window { end: self.end(now), used, carried: now.max(state.carried) };
         }
     }
 }

@@ -79,6 +79,13 @@ impl Algorithm for LeakyBucket {
         self.bucket.spend(tat, self.bucket.ahead(*tat, now), cost, now);
     }
 
+    /// Nothing, ever. A place in the queue is a time to go at, and those behind it have been told theirs. With
+    /// the end of the queue moved forward, the next would get a time that somebody already has: two would go
+    /// at once.
+    fn refund(&self, _tat: &mut Tat, _cost: u64, _charged: Timestamp, _now: Timestamp) -> u64 {
+        0
+    }
+
     #[inline]
     fn status(&self, tat: &Tat, now: Timestamp) -> Status {
         self.bucket.status(self.bucket.ahead(*tat, now))

@@ -22,9 +22,9 @@
 //! | a rate, with bursts | [`TokenBucket`] (GCRA and the leaky-bucket meter are the same thing) | 8 bytes |
 //! | a rate, holding requests to an even pace | [`LeakyBucket`] | 8 bytes |
 //! | a rate, letting short waits through | [`MaxWait`] around either bucket | 40 bytes, and 8 a waiting request |
-//! | a count per calendar-aligned or first-request window | [`FixedWindow`] | 16 bytes |
+//! | a count per calendar-aligned or first-request window | [`FixedWindow`] | 24 bytes |
 //! | a count in *any* span of the window, exactly | [`SlidingLog`] | 32 bytes, and 8 an admitted unit, at most the limit of them |
-//! | the same, nearly, for many keys | [`SlidingCounter`] | 32 bytes, and 8 a sub-window above one |
+//! | the same, nearly, for many keys | [`SlidingCounter`] | 40 bytes, and 8 a sub-window above one |
 //! | a base rate with saved-up bursts at a higher one | [`BurstCredits`] | 16 bytes |
 //! | requests in flight | [`Concurrency`] | 40 bytes, and 32 a permit |
 //!

@@ -118,6 +118,22 @@ impl<B: Holds> Algorithm for MaxWait<B> {
         }
     }
 
+    /// As the bucket, while nobody waits; around a leaky bucket that is nothing. Nothing also while somebody
+    /// does: a turn once promised is not moved, and whoever came next would go before it.
+    fn refund(&self, state: &mut Waiting, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        if state.releases.back().is_some_and(|&last| last > now) {
+            return 0;
+        }
+        let before = state.tat;
+        let given = self.bucket.refund(&mut state.tat, cost, charged, now);
+        if state.tat != before {
+            // All have left. A clock that steps back must not find them waiting behind somebody who goes at
+            // once, on what was given back.
+            state.releases = VecDeque::new();
+        }
+        given
+    }
+
     #[inline]
     fn status(&self, state: &Waiting, now: Timestamp) -> Status {
         self.bucket.status(&state.tat, now)

@@ -107,6 +107,14 @@ impl Rule {
         Decision { outcome, status: self.status(state, now) }
     }
 
+    /// As [`Algorithm::refund`]. A concurrency limit gives nothing back: a permit is released by its id
+    /// ([`Concurrency::release`]). Nor does a key whose state another algorithm has written.
+    pub fn refund(&self, state: &mut State, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        each!(self,
+            rule => Kind::find_mut(state).map_or(0, |state| rule.refund(state, cost, charged, now)),
+            _concurrency => 0)
+    }
+
     /// As [`Algorithm::status`].
     #[inline]
     pub fn status(&self, state: &State, now: Timestamp) -> Status {

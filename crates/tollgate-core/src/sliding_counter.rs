@@ -32,7 +32,7 @@ pub enum Mode {
 /// At most about `limit` in any span of `window`: a few counters instead of a log.
 ///
 /// - Promise and formula: see [`Mode`].
-/// - Memory: 32 bytes a key for one sub-window, and 8 a sub-window above that.
+/// - Memory: 40 bytes a key for one sub-window, and 8 a sub-window above that.
 /// - Overshoot: none in strict mode, up to `limit - 1` in the others' worst case.
 /// - Choose another: for small limits the exact [`SlidingLog`](crate::SlidingLog) costs little more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,9 @@ pub struct SlidingCounter {
 /// What each of the newest N + 1 sub-windows holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    newest: u64, // number of the newest sub-window that holds anything
-    ring: Ring,  // sub-window i is at i mod (N + 1)
+    newest: u64,        // number of the newest sub-window that was charged
+    ring: Ring,         // sub-window i is at i mod (N + 1)
+    carried: Timestamp, // when the counts were last carried over from sub-windows with other edges
 }
 
 /// Two counters in place, more on the heap: N = 1 is by far the most common.
@@ -56,6 +57,16 @@ pub struct Counts {
 enum Ring {
     Two([u64; 2]),
     More(Box<[u64]>),
+}
+
+impl Ring {
+    #[inline]
+    fn slots(&mut self) -> &mut [u64] {
+        match self {
+            Self::Two(ring) => ring,
+            Self::More(ring) => ring,
+        }
+    }
 }
 
 impl Default for Ring {
@@ -115,6 +126,12 @@ impl SlidingCounter {
             Mode::Lenient => view.full,
             Mode::Interpolate => mul_div_ceil(view.old, self.window - view.into, self.window) + view.full,
         }
+    }
+
+    /// How many sub-windows count: all that are kept, unless the last of them has no weight.
+    #[inline]
+    fn lasts(&self) -> u64 {
+        if self.mode == Mode::Lenient { self.buckets } else { self.buckets + 1 }
     }
 
     /// The counts as they stand at `now`. A moment before the newest sub-window counts as its start.
@@ -232,25 +249,43 @@ impl Counts {
     /// converted, starts afresh.
     fn open(&mut self, index: u64, buckets: u64) -> &mut u64 {
         let slots = buckets + 1;
-        let fits = match &self.ring {
-            Ring::Two(_) => buckets == 1,
-            Ring::More(ring) => ring.len() as u64 == slots,
-        };
-        if !fits {
+        if !self.fits(buckets) {
             let ring =
                 if buckets == 1 { Ring::default() } else { Ring::More(vec![0; slots as usize].into()) };
-            *self = Self { newest: index, ring };
+            *self = Self { newest: index, ring, carried: self.carried };
         }
-        let ring: &mut [u64] = match &mut self.ring {
-            Ring::Two(ring) => ring,
-            Ring::More(ring) => ring,
-        };
+        let ring = self.ring.slots();
         let passed = (index - self.newest).min(slots);
         for i in (index - passed + 1)..=index {
             ring[(i % slots) as usize] = 0;
         }
         self.newest = index;
         &mut ring[(index % slots) as usize]
+    }
+
+    /// Takes `given` out of sub-window `i`, which holds as much. With nothing left anywhere the key is unused;
+    /// otherwise the newest stays where it is, so that a clock stepping back finds no older time to go on from.
+    fn take(&mut self, i: u64, given: u64) {
+        let ring = self.ring.slots();
+        ring[(i % ring.len() as u64) as usize] -= given;
+        if ring.iter().all(|&count| count == 0) {
+            *self = Self::default();
+        }
+    }
+
+    /// The newest of the last `lasts` sub-windows that holds anything.
+    #[inline]
+    fn newest_held(&self, lasts: u64, buckets: u64) -> Option<u64> {
+        (0..lasts).map_while(|back| self.newest.checked_sub(back)).find(|&i| self.held(i, buckets) > 0)
+    }
+
+    /// Whether the ring is one of so many sub-windows.
+    #[inline]
+    fn fits(&self, buckets: u64) -> bool {
+        match &self.ring {
+            Ring::Two(_) => buckets == 1,
+            Ring::More(ring) => ring.len() as u64 == buckets + 1,
+        }
     }
 }
 
@@ -297,15 +332,30 @@ impl Algorithm for SlidingCounter {
         *counts.open(index, self.buckets) += cost;
     }
 
+    /// The count of the sub-window that `charged` lies in goes down, if it still counts; what is taken from the
+    /// one that is leaving makes as little room as it weighs. Nothing for a charge that a clock stepping back
+    /// had counted in a newer sub-window, unless its own holds something too, nor for one from before the
+    /// sub-windows changed.
+    fn refund(&self, counts: &mut Counts, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        let index = self.locate(now).0.max(counts.newest);
+        let stamped = self.locate(charged).0;
+        let gone = index.saturating_sub(stamped) >= self.lasts();
+        if gone || charged < counts.carried || !counts.fits(self.buckets) {
+            return 0;
+        }
+        let given = counts.held(stamped, self.buckets).min(cost);
+        if given > 0 {
+            counts.take(stamped, given);
+        }
+        given
+    }
+
     #[inline]
     fn status(&self, counts: &Counts, now: Timestamp) -> Status {
         let view = self.view(counts, now);
-        let lasts = if self.mode == Mode::Lenient { self.buckets } else { self.buckets + 1 };
-        let reset_after = if counts.held(counts.newest, self.buckets) > 0 {
-            self.until(now, counts.newest + lasts, 0)
-        } else {
-            Nanos::ZERO
-        };
+        let lasts = self.lasts();
+        let newest = counts.newest_held(lasts, self.buckets);
+        let reset_after = newest.map_or(Nanos::ZERO, |newest| self.until(now, newest + lasts, 0));
         Status { remaining: self.limit.saturating_sub(self.weighed(view)), reset_after }
     }
 
@@ -318,9 +368,11 @@ impl Algorithm for SlidingCounter {
         let view = old.view(counts, now);
         let now = now.max(old.start(view.index));
         let held = old.weighed(view);
-        *counts = Counts::default();
+        *counts = Counts { carried: now.max(counts.carried), ..Counts::default() };
         if held > 0 {
             *counts.open(self.locate(now).0, self.buckets) = held;
+        } else {
+            *counts = Counts::default();
         }
     }
 }

@@ -140,6 +140,27 @@ impl Algorithm for SlidingLog {
         log.times.extend(std::iter::repeat_n(now, cost as usize));
     }
 
+    /// Strikes up to `cost` entries that are stamped `charged` and still count. Nothing for a charge that was
+    /// logged later than it was stamped, by a clock that had stepped back, or moved when the window shrank.
+    ///
+    /// It takes a binary search and, unless they are the newest or the oldest, moves the entries beside them.
+    fn refund(&self, log: &mut Log, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        if self.has_left(charged, log.effective(now)) {
+            return 0;
+        }
+        let first = log.times.partition_point(|&entry| entry < charged);
+        let after = log.times.partition_point(|&entry| entry <= charged);
+        let given = cost.min((after - first) as u64);
+        if given == 0 {
+            return 0;
+        }
+        // With the newest gone, a clock that steps back would count again what had left by then.
+        let left = self.left(log, log.effective(charged));
+        log.times.drain(after - given as usize..after);
+        log.times.drain(..left);
+        given
+    }
+
     #[inline]
     fn status(&self, log: &Log, now: Timestamp) -> Status {
         let counted = self.counted(log, now);

@@ -76,6 +76,13 @@ impl Algorithm for TokenBucket {
         self.bucket.spend(tat, self.bucket.ahead(*tat, now), cost, now);
     }
 
+    /// The tokens are back at once, at most until the bucket is full; it is then unused. Nothing once a whole
+    /// burst could have been refilled since `charged`, nor for a cost above the burst. Where only a part of a
+    /// token was missing it is given back, but not told.
+    fn refund(&self, tat: &mut Tat, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        self.bucket.refund(tat, cost, charged, now)
+    }
+
     #[inline]
     fn status(&self, tat: &Tat, now: Timestamp) -> Status {
         self.bucket.status(self.bucket.ahead(*tat, now))

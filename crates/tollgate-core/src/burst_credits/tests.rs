@@ -79,3 +79,23 @@ fn nonsense_is_refused() {
         Err(RuleError::ZeroCapacity { what: "number of credits" })
     );
 }
+
+#[test]
+fn a_refund_gives_back_to_both_and_tells_the_smaller() {
+    let rule = BurstCredits::with_peak_burst(per_second(10), per_second(100), 50, 20).unwrap();
+    let mut state = replay(&rule, &[(0, 20, ALLOW, 0, 2 * S)]);
+    // After 50 ms 15 are missing from the peak and 19.5 from the credits: all of both come back.
+    let mut all = state;
+    assert_eq!(rule.refund(&mut all, 20, at(0), at(50 * MS)), 15);
+    assert_eq!(all, Credits::default());
+    assert_eq!(rule.refund(&mut state, 10, at(0), at(50 * MS)), 10);
+    replay_on(&rule, &mut state, &[(50 * MS, 0, ALLOW, 15, 950 * MS)]);
+    // After 200 ms the peak has forgotten the charge, the credits have not.
+    assert_eq!(rule.refund(&mut state, 5, at(0), at(200 * MS)), 0);
+    replay_on(&rule, &mut state, &[(200 * MS, 0, ALLOW, 20, 300 * MS)]);
+    let before = state;
+    for (cost, now) in [(0, 200 * MS), (21, 200 * MS), (5, 5 * S)] {
+        assert_eq!(rule.refund(&mut state, cost, at(0), at(now)), 0);
+        assert_eq!(state, before);
+    }
+}

@@ -119,3 +119,56 @@ fn a_conversion_with_a_clock_that_stepped_back_is_as_at_the_start_of_the_window(
     new.convert(&old, &mut state, at(65 * S));
     replay_on(&new, &mut state, &[(65 * S, 1, deny(65 * S), 0, ANY), (129 * S, 1, deny(S), 0, ANY)]);
 }
+
+#[test]
+fn a_refund_is_for_a_charge_of_the_open_window() {
+    let rule = aligned(10, MIN);
+    let state = replay(&rule, &[(59 * S, 4, ALLOW, 6, S), (60 * S, 7, ALLOW, 3, MIN)]);
+    // (cost, charged, now, given)
+    for (cost, charged, now, given) in [
+        (4, 59 * S, 61 * S, 0),
+        (4, 60 * S, 61 * S, 4),
+        (9, 60 * S, 120 * S - 1, 7),
+        (4, 60 * S, 120 * S, 0),
+        (4, 120 * S, 61 * S, 0),
+        (4, 61 * S, 30 * S, 4), // by a clock that stepped back, the window is still the open one
+        (0, 60 * S, 61 * S, 0),
+    ] {
+        let mut refunded = state;
+        assert_eq!(
+            rule.refund(&mut refunded, cost, at(charged), at(now)),
+            given,
+            "{cost} of {charged} at {now}"
+        );
+        assert_eq!(refunded.used, 7 - given, "{cost} of {charged} at {now}");
+        assert_eq!(refunded == Window::default(), given == 7);
+        assert_eq!(refunded == state, given == 0);
+    }
+}
+
+#[test]
+fn an_anchored_window_with_nothing_left_in_it_opens_anew() {
+    let rule = anchored(2, MIN);
+    let mut state = replay(&rule, &[(7 * S, 1, ALLOW, 1, MIN)]);
+    assert_eq!(rule.refund(&mut state, 1, at(7 * S), at(8 * S)), 1);
+    replay_on(&rule, &mut state, &[(50 * S, 1, ALLOW, 1, MIN)]);
+}
+
+#[test]
+fn what_had_run_out_before_a_longer_window_is_not_given_back() {
+    let (minute, hour) = (aligned(10, MIN), aligned(10, 60 * MIN));
+    let mut state = replay(&minute, &[(30 * S, 5, ALLOW, 5, ANY), (70 * S, 3, ALLOW, 7, ANY)]);
+    hour.convert(&minute, &mut state, at(80 * S));
+    for charged in [30 * S, 70 * S] {
+        let before = state;
+        assert_eq!(hour.refund(&mut state, 3, at(charged), at(90 * S)), 0);
+        assert_eq!(state, before);
+    }
+    // What came after the change is.
+    replay_on(&hour, &mut state, &[(85 * S, 2, ALLOW, 5, ANY)]);
+    assert_eq!(hour.refund(&mut state, 2, at(85 * S), at(90 * S)), 2);
+    // A change of the limit alone leaves the window as it is.
+    let mut state = replay(&minute, &[(70 * S, 3, ALLOW, 7, ANY)]);
+    aligned(20, MIN).convert(&minute, &mut state, at(80 * S));
+    assert_eq!(aligned(20, MIN).refund(&mut state, 3, at(70 * S), at(90 * S)), 3);
+}

@@ -117,3 +117,14 @@ fn numbers_changed_there_and_back_lock_nobody_out_for_longer_than_the_slower_que
         assert!(fast.status(&state, at(0)).reset_after <= span(50 * S));
     }
 }
+
+#[test]
+fn a_place_in_the_queue_is_not_given_back() {
+    let rule = LeakyBucket::new(per_second(1), 3).unwrap();
+    let mut state = replay(&rule, &[(0, 1, ALLOW, 2, S), (0, 1, allow_after(S), 1, 2 * S)]);
+    let before = state;
+    assert_eq!(rule.refund(&mut state, 1, at(0), at(0)), 0);
+    assert_eq!(state, before);
+    // Otherwise two would go at 1 s.
+    replay_on(&rule, &mut state, &[(0, 1, allow_after(2 * S), 0, 3 * S)]);
+}

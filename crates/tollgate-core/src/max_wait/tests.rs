@@ -112,3 +112,29 @@ fn numbers_changed_there_and_back_owe_no_more() {
         replay_on(&fast, &mut state.clone(), &[(0, 1, allow_after(110 * MS), 0, ANY)]);
     }
 }
+
+#[test]
+fn a_refund_moves_nobody_who_waits() {
+    let rule = MaxWait::new(TokenBucket::new(per_second(5), 2).unwrap(), span(400 * MS), 1).unwrap();
+    let mut state = replay(&rule, &[(0, 2, ALLOW, 0, 400 * MS), (0, 1, allow_after(200 * MS), 0, 600 * MS)]);
+    let before = state.clone();
+    assert_eq!(rule.refund(&mut state, 2, at(0), at(200 * MS - 1)), 0);
+    assert_eq!(state, before);
+    assert_eq!(rule.refund(&mut state, 1, at(0), at(200 * MS)), 1);
+    replay_on(&rule, &mut state, &[(200 * MS, 1, ALLOW, 0, 400 * MS)]);
+    // Whoever waited has left: a clock that steps back does not find it waiting.
+    replay_on(&rule, &mut state, &[(100 * MS, 1, allow_after(300 * MS), 0, 700 * MS)]);
+}
+
+#[test]
+fn a_refund_of_everything_leaves_an_unused_key() {
+    let rule = MaxWait::new(TokenBucket::new(per_second(5), 2).unwrap(), span(400 * MS), 1).unwrap();
+    let mut state = replay(&rule, &[(0, 2, ALLOW, 0, ANY), (0, 1, allow_after(200 * MS), 0, ANY)]);
+    assert_eq!(rule.refund(&mut state, 2, at(0), at(300 * MS)), 1); // one and a half were missing
+    assert_eq!(state, Waiting::default());
+
+    let queue = MaxWait::new(LeakyBucket::new(per_second(5), 2).unwrap(), span(400 * MS), 1).unwrap();
+    let mut state = replay(&queue, &[(0, 2, ALLOW, 0, ANY)]);
+    assert_eq!(queue.refund(&mut state, 2, at(0), at(0)), 0);
+    replay_on(&queue, &mut state, &[(0, 1, deny(200 * MS), 0, 400 * MS)]);
+}

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::table::*;
-use crate::{Align, Rate};
+use crate::{Align, Mode, Rate};
 
 fn bucket(rate: u64, burst: u64) -> TokenBucket {
     TokenBucket::new(Rate::per_second(rate).unwrap(), burst).unwrap()
@@ -74,4 +74,39 @@ fn a_bucket_that_loses_its_max_wait_is_converted_to_the_new_numbers() {
     plain.convert(&patient, &mut state, at(0));
     // Of the debt there stays what could be waited for: a second, which is one token now.
     assert_eq!(plain.test(&state, 1, at(0)), deny(2 * S));
+}
+
+#[test]
+fn refunds_reach_the_algorithm() {
+    let window = Rule::from(FixedWindow::new(10, span(S), Align::Epoch).unwrap());
+    for (rule, given) in [
+        (Rule::from(bucket(1, 10)), 4),
+        (Rule::from(LeakyBucket::new(per_second(1), 10).unwrap()), 0),
+        (Rule::from(MaxWait::new(bucket(1, 10), span(S), 5).unwrap()), 4),
+        (window, 4),
+        (Rule::from(SlidingLog::new(10, span(S)).unwrap()), 4),
+        (Rule::from(SlidingCounter::new(10, span(S), 1, Mode::Strict).unwrap()), 4),
+        (Rule::from(BurstCredits::new(per_second(1), per_second(10), 10).unwrap()), 4),
+        (Rule::from(Concurrency::new(10, None).unwrap()), 0), // a permit is released by its id
+    ] {
+        let mut state = State::default();
+        assert_eq!(rule.refund(&mut state, 4, at(0), at(0)), 0);
+        assert_eq!(state, State::Unused);
+        spend(&rule, &mut state, 7);
+        assert_eq!(rule.refund(&mut state, 4, at(0), at(0)), given, "{rule:?}");
+        assert_eq!(rule.status(&state, at(0)).remaining, 3 + given, "{rule:?}");
+        // A state of another algorithm is left alone.
+        let (before, other) =
+            (state.clone(), if rule == window { Rule::from(bucket(1, 10)) } else { window });
+        assert_eq!(other.refund(&mut state, 4, at(0), at(0)), 0);
+        assert_eq!(state, before);
+    }
+}
+
+#[test]
+fn a_state_takes_the_memory_it_is_said_to() {
+    assert_eq!(size_of::<State>(), 48);
+    assert_eq!([size_of::<Tat>(), size_of::<Credits>(), size_of::<Window>()], [8, 16, 24]);
+    assert_eq!([size_of::<Log>(), size_of::<Counts>()], [32, 40]);
+    assert_eq!([size_of::<Waiting>(), size_of::<Permits>()], [40, 40]);
 }

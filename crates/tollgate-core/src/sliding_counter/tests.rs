@@ -232,3 +232,54 @@ fn counts_that_nobody_converted_start_afresh() {
         }
     }
 }
+
+#[test]
+fn a_refund_leaves_the_sub_window_it_was_counted_in() {
+    // 40 in [600, 660), 10 in [660, 720); at 690 s half of the 40 counts.
+    let rule = interpolate(50);
+    let (mut state, now) = key(40, 10, 30 * S);
+    assert_eq!(rule.refund(&mut state, 20, at(659 * S), at(now)), 20);
+    replay_on(&rule, &mut state, &[(now, 0, ALLOW, 30, 90 * S)]);
+    // With nothing left in the newest, the one before it is what is left to forget.
+    assert_eq!(rule.refund(&mut state, 15, at(660 * S), at(now)), 10);
+    replay_on(&rule, &mut state, &[(now, 0, ALLOW, 40, 30 * S)]);
+    // An earlier moment is still taken as the start of the newest.
+    replay_on(&rule, &mut state, &[(630 * S, 0, ALLOW, 30, 90 * S)]);
+    let before = state.clone();
+    for (cost, charged, now) in [(20, 600 * S, 720 * S), (0, 600 * S, now), (1, 720 * S, now), (1, 0, now)] {
+        assert_eq!(rule.refund(&mut state, cost, at(charged), at(now)), 0);
+        assert_eq!(state, before);
+    }
+    assert_eq!(rule.refund(&mut state, 20, at(600 * S), at(720 * S - 1)), 20);
+    assert_eq!(state, Counts::default());
+}
+
+#[test]
+fn a_refund_of_what_lenient_has_forgotten_gives_nothing() {
+    for (mode, given) in [(Mode::Lenient, 0), (Mode::Strict, 3), (Mode::Interpolate, 3)] {
+        let rule = counter(10, 6, mode);
+        let state = replay(&rule, &[(5 * S, 3, ALLOW, 7, ANY)]);
+        for (now, given) in [(60 * S - 1, 3), (60 * S, given), (70 * S, 0)] {
+            let mut refunded = state.clone();
+            assert_eq!(rule.refund(&mut refunded, 3, at(5 * S), at(now)), given, "{mode:?} at {now}");
+            assert_eq!(refunded, if given > 0 { Counts::default() } else { state.clone() });
+        }
+    }
+}
+
+#[test]
+fn what_had_run_out_before_longer_sub_windows_is_not_given_back() {
+    let short = SlidingCounter::new(10, span(S), 1, Mode::Strict).unwrap();
+    let long = counter(10, 1, Mode::Strict);
+    let mut state = replay(&short, &[(5 * S, 5, ALLOW, 5, ANY), (20 * S, 3, ALLOW, 7, ANY)]);
+    long.convert(&short, &mut state, at(20 * S + 1));
+    for charged in [5 * S, 20 * S] {
+        let before = state.clone();
+        assert_eq!(long.refund(&mut state, 3, at(charged), at(21 * S)), 0);
+        assert_eq!(state, before);
+    }
+    replay_on(&long, &mut state, &[(30 * S, 2, ALLOW, 5, ANY)]);
+    assert_eq!(long.refund(&mut state, 2, at(30 * S), at(31 * S)), 2);
+    // Nor by a rule whose sub-windows nobody converted it to.
+    assert_eq!(counter(10, 6, Mode::Strict).refund(&mut state, 2, at(30 * S), at(31 * S)), 0);
+}

@@ -143,3 +143,38 @@ fn a_limit_lowered_and_raised_again_forgives_nothing() {
     high.convert(&low, &mut state, at(2 * S));
     replay_on(&high, &mut state, &[(2 * S, 1, deny(58 * S), 0, 58 * S), (MIN, 10, ALLOW, 0, MIN)]);
 }
+
+#[test]
+fn a_refund_strikes_the_entries_of_its_moment() {
+    let rule = log(5, 10 * S);
+    let state = replay(&rule, &[(0, 2, ALLOW, 3, ANY), (S, 3, ALLOW, 0, ANY)]);
+    // (cost, charged, now, given, remaining then)
+    for (cost, charged, now, given, remaining) in [
+        (1, 500 * MS, 2 * S, 0, 0),
+        (1, 0, 2 * S, 1, 1),
+        (9, 0, 2 * S, 2, 2),
+        (u64::MAX, S, 2 * S, 3, 3),
+        (1, 0, 10 * S - 1, 1, 1),
+        (1, 0, 10 * S, 0, 2), // it has left
+        (3, S, 10 * S, 3, 5),
+        (3, S, 0, 3, 3), // by a clock that stepped back
+        (0, S, 2 * S, 0, 0),
+    ] {
+        let (mut refunded, row) = (state.clone(), format!("{cost} of {charged} at {now}"));
+        assert_eq!(rule.refund(&mut refunded, cost, at(charged), at(now)), given, "{row}");
+        assert_eq!(rule.status(&refunded, at(now)).remaining, remaining, "{row}");
+        assert_eq!(refunded == state, given == 0, "{row}");
+    }
+}
+
+#[test]
+fn a_refund_of_the_newest_brings_nothing_back_that_had_left() {
+    let rule = log(5, 10 * S);
+    let mut state = replay(&rule, &[(0, 2, ALLOW, 3, ANY), (10 * S, 1, ALLOW, 4, ANY)]);
+    assert_eq!(rule.refund(&mut state, 1, at(10 * S), at(10 * S)), 1);
+    assert_eq!(state, Log::default());
+    // One that was logged later than it was stamped is not found.
+    let mut state = replay(&rule, &[(10 * S, 1, ALLOW, 4, ANY), (9 * S, 1, ALLOW, 3, ANY)]);
+    assert_eq!(rule.refund(&mut state, 1, at(9 * S), at(9 * S)), 0);
+    assert_eq!(rule.refund(&mut state, 2, at(10 * S), at(9 * S)), 2);
+}

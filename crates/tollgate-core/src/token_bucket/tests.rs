@@ -282,3 +282,61 @@ fn conversion_stays_within_the_word() {
         assert!(!slow.test(&state, 1, at(now)).is_allowed(), "at {now}");
     }
 }
+
+#[test]
+fn a_refund_puts_tokens_back_until_the_bucket_is_full() {
+    let rule = bucket(5, 10);
+    let mut state = replay(&rule, &[(0, 6, ALLOW, 4, 1200 * MS)]);
+    assert_eq!(rule.refund(&mut state, 2, at(0), at(0)), 2);
+    replay_on(&rule, &mut state, &[(0, 0, ALLOW, 6, 800 * MS)]);
+    // At 500 ms 1.5 tokens are missing. All of them come back, told as 1.
+    assert_eq!(rule.refund(&mut state, 4, at(0), at(500 * MS)), 1);
+    assert_eq!(state, Tat::default());
+    // Half a token comes back too, and is not told.
+    replay_on(&rule, &mut state, &[(S, 1, ALLOW, 9, 200 * MS)]);
+    assert_eq!(rule.refund(&mut state, 1, at(S), at(1100 * MS)), 0);
+    assert_eq!(state, Tat::default());
+}
+
+#[test]
+fn a_refund_that_the_refill_has_paid_gives_nothing() {
+    let rule = bucket(5, 10);
+    let state = replay(&rule, &[(0, 10, ALLOW, 0, 2 * S), (S, 5, ALLOW, 0, 2 * S)]);
+    // (cost, charged, now, given)
+    for (cost, charged, now, given) in [
+        (3, 0, 2 * S - 1, 3),
+        (3, 0, 2 * S, 0), // an empty bucket would have filled by now
+        (3, S, 2 * S, 3),
+        (0, S, 2 * S, 0),
+        (11, S, 2 * S, 0),
+        (u64::MAX, S, S, 0),
+        (3, 0, u64::MAX, 0),
+        (3, S, 3 * S, 0),
+    ] {
+        let mut refunded = state;
+        assert_eq!(
+            rule.refund(&mut refunded, cost, at(charged), at(now)),
+            given,
+            "{cost} of {charged} at {now}"
+        );
+        assert_eq!(refunded == state, given == 0, "{cost} of {charged} at {now}");
+    }
+}
+
+#[test]
+fn a_refund_with_a_clock_that_stepped_back_mints_nothing() {
+    let rule = bucket(5, 10);
+    let mut state = replay(&rule, &[(10 * S, 10, ALLOW, 0, 2 * S)]);
+    assert_eq!(rule.refund(&mut state, 5, at(10 * S), at(9 * S)), 5);
+    replay_on(&rule, &mut state, &[(9 * S, 1, deny(200 * MS), 0, 2 * S), (10 * S, 0, ALLOW, 5, S)]);
+}
+
+#[test]
+fn a_refund_is_exact_where_the_rate_does_not_divide() {
+    let rule = bucket(3, 3);
+    let mut state = replay(&rule, &[(0, 3, ALLOW, 0, S)]);
+    for _ in 0..1000 {
+        assert_eq!(rule.refund(&mut state, 2, at(0), at(1)), 2);
+        replay_on(&rule, &mut state, &[(1, 2, ALLOW, 0, S - 1), (1, 1, deny(333_333_333), 0, ANY)]);
+    }
+}

@@ -220,4 +220,32 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         wrong: "if sample.dropped && sample.in_flight == 0 {",
         caught_by: "adaptive::tests::a_quick_refusal_is_no_measure_of_time",
     },
+    Mistake {
+        what: "giving back a charge that the refill has paid long ago",
+        file: "bucket.rs",
+        right: "ahead == 0 || age >= self.tolerance",
+        wrong: "ahead == 0 || age == u64::MAX",
+        caught_by: "token_bucket::tests::a_refund_that_the_refill_has_paid_gives_nothing",
+    },
+    Mistake {
+        what: "giving the turn of somebody who waits to another",
+        file: "max_wait.rs",
+        right: "if state.releases.back().is_some_and(|&last| last > now) {",
+        wrong: "if state.releases.len() > self.max_waiting {",
+        caught_by: "max_wait::tests::a_refund_moves_nobody_who_waits",
+    },
+    Mistake {
+        what: "taking a charge of an earlier window out of the count of this one",
+        file: "fixed_window.rs",
+        right: "if charged < start || charged >= state.end {",
+        wrong: "if now < start || charged >= state.end {",
+        caught_by: "fixed_window::tests::a_refund_is_for_a_charge_of_the_open_window",
+    },
+    Mistake {
+        what: "taking a key for unused because its newest sub-window was given back",
+        file: "sliding_counter.rs",
+        right: "(0..lasts).map_while(",
+        wrong: "(0..lasts.min(1)).map_while(",
+        caught_by: "sliding_counter::tests::a_refund_leaves_the_sub_window_it_was_counted_in",
+    },
 ];

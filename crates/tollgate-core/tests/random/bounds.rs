@@ -27,7 +27,7 @@ fn admitted<A: Algorithm>(rule: &A, seed: u64, scale: u64) -> Vec<(u64, u64)> {
 }
 
 /// The most let go in any span `(t - window, t]`.
-fn most_in(admitted: &[(u64, u64)], window: u64) -> u64 {
+pub(crate) fn most_in(admitted: &[(u64, u64)], window: u64) -> u64 {
     let (mut oldest, mut inside, mut most) = (0, 0, 0);
     for &(time, cost) in admitted {
         inside += cost;
@@ -40,12 +40,12 @@ fn most_in(admitted: &[(u64, u64)], window: u64) -> u64 {
     most
 }
 
-fn numbers(seed: u64) -> (u64, u64, Random) {
+pub(crate) fn numbers(seed: u64) -> (u64, u64, Random) {
     let mut random = Random::new(seed);
     (random.log_uniform(1, 60), random.log_uniform(10, 100_000_000_000), random)
 }
 
-fn runs() -> std::ops::Range<u64> {
+pub(crate) fn runs() -> std::ops::Range<u64> {
     0..500 * crate::effort()
 }
 

@@ -14,6 +14,7 @@ mod conversion;
 mod fair_queue;
 mod plain;
 mod promises;
+mod refunds;
 mod rules;
 mod store;
 mod windows;

@@ -3,24 +3,33 @@
 use tollgate_core::{Nanos, Outcome, PermitId, Retry, Rule, State, Timestamp};
 use tollgate_testkit::{Random, Trace};
 
+use crate::refunds::Charges;
 use crate::rules::{KINDS, random_rule};
 
 const NOBODY: PermitId = PermitId(0);
 
-/// Walks a random trace over keys of every kind of rule, and calls `check` with the state before each
-/// step.
+/// Walks a random trace over keys of every kind of rule, in which charges are also given back, and calls
+/// `check` with the state before each step.
 pub(crate) fn on_any_trace(runs: u64, mut check: impl FnMut(&str, &Rule, &State, u64, Timestamp)) {
     for seed in 0..runs * crate::effort() {
         let mut random = Random::new(seed);
         let (rule, scale) = random_rule(seed % KINDS, &mut random);
         let mut trace = Trace::new(seed, scale, rule.capacity()).longest_idle(1 << 55);
         let mut state = State::default();
+        let mut charges = Charges::new(seed);
         for i in 0..500 {
             let step = trace.next().unwrap();
             let now = Timestamp::from_nanos(step.now);
             check(&format!("seed {seed}, step {i}: {step:?} on {rule:?}"), &rule, &state, step.cost, now);
+            if let Some(charge) = charges.give_back() {
+                rule.refund(&mut state, charge.cost, Timestamp::from_nanos(charge.now), now);
+                continue;
+            }
             match rule.test(&state, step.cost, now) {
-                Outcome::Allow { .. } => rule.spend(&mut state, NOBODY, step.cost, now),
+                Outcome::Allow { .. } => {
+                    rule.spend(&mut state, NOBODY, step.cost, now);
+                    charges.add(step);
+                }
                 Outcome::Deny { retry: Retry::After(wait) } => trace.hint(wait.get()),
                 Outcome::Deny { .. } => {}
             }
@@ -78,6 +87,10 @@ fn nothing_breaks_at_the_ends_of_time_or_of_cost() {
             if rule.test(&state, cost, now).is_allowed() {
                 rule.spend(&mut state, NOBODY, cost, now);
             }
+            assert!(rule.status(&state, now).remaining <= rule.capacity());
+            // Whatever is asked, also by those who made no such charge.
+            let (cost, charged) = (random.bits(), Timestamp::from_nanos(*random.pick(&ends)));
+            rule.refund(&mut state, cost >> random.below(64), charged, now);
             assert!(rule.status(&state, now).remaining <= rule.capacity());
             let mut converted = state.clone();
             other.convert(&rule, &mut converted, now);
