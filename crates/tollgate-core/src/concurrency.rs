@@ -50,6 +50,11 @@ impl Permit {
 }
 
 impl Permits {
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.held.capacity() * size_of::<Permit>()
+    }
+
     /// A moment before the last permit was given counts as that moment, as in all windows.
     #[inline]
     fn effective(&self, now: Timestamp) -> Timestamp {

@@ -27,6 +27,13 @@ pub struct Waiting {
     releases: VecDeque<Timestamp>, // the newest `max_waiting`; some may be past, but a clock may step back
 }
 
+impl Waiting {
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.releases.capacity() * size_of::<Timestamp>()
+    }
+}
+
 impl<B: Holds> MaxWait<B> {
     /// Lets up to `max_waiting` requests wait, each at most `max_wait`.
     ///

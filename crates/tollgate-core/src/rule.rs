@@ -54,6 +54,33 @@ pub enum State {
     Permits(Permits),
 }
 
+impl State {
+    /// The bytes it keeps on the heap, beside its own size: what is allocated, whether in use or not. What the
+    /// allocator adds to each piece is not counted. Zero for an unused key, a bucket, a fixed window, burst
+    /// credits, and a sliding counter of one sub-window.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{PermitId, Rule, SlidingLog, State, Timestamp};
+    ///
+    /// let rule = Rule::from(SlidingLog::new(100, Duration::from_secs(60))?);
+    /// let mut key = State::default();
+    /// assert_eq!(key.heap_bytes(), 0);
+    /// rule.spend(&mut key, PermitId(0), 3, Timestamp::from_nanos(0));
+    /// assert!(key.heap_bytes() >= 3 * 8); // a log keeps 8 bytes a unit
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Unused | Self::Bucket(_) | Self::Window(_) | Self::Credits(_) => 0,
+            Self::Waiting(waiting) => waiting.heap_bytes(),
+            Self::Log(log) => log.heap_bytes(),
+            Self::Counts(counts) => counts.heap_bytes(),
+            Self::Permits(permits) => permits.heap_bytes(),
+        }
+    }
+}
+
 /// The same expression for the rule inside each variant; for concurrency another, where it differs.
 macro_rules! each {
     ($rule:expr, $r:ident => $body:expr) => { each!($rule, $r => $body, $r => $body) };

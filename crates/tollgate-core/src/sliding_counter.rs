@@ -210,6 +210,14 @@ const LAST: u64 = 1 << 63;
 const MAX_LIMIT: u64 = 1 << 62;
 
 impl Counts {
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match &self.ring {
+            Ring::Two(_) => 0,
+            Ring::More(ring) => size_of_val(&ring[..]),
+        }
+    }
+
     /// `old` and `full` as seen from sub-window `index`, which is not before the newest.
     #[inline]
     fn sums(&self, index: u64, buckets: u64) -> (u64, u64) {

@@ -43,6 +43,11 @@ impl Log {
         self.times.capacity()
     }
 
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.allocated() * size_of::<Timestamp>()
+    }
+
     /// The time a request is decided at: one that is stamped before the newest entry counts as made
     /// with it, or the log would lose its order and a clock stepping back would gain room.
     #[inline]

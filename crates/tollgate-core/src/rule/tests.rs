@@ -104,6 +104,36 @@ fn refunds_reach_the_algorithm() {
 }
 
 #[test]
+fn heap_bytes_are_what_is_allocated() {
+    let patient = Rule::from(MaxWait::new(bucket(1, 1), span(10 * S), 5).unwrap());
+    let counter = |buckets| Rule::from(SlidingCounter::new(10, span(S), buckets, Mode::Strict).unwrap());
+    for (rule, least) in [
+        (Rule::from(bucket(1, 10)), 0),
+        (patient, 4 * 8), // the first of five does not wait
+        (Rule::from(FixedWindow::new(10, span(S), Align::Epoch).unwrap()), 0),
+        (Rule::from(SlidingLog::new(10, span(S)).unwrap()), 5 * 8),
+        (counter(1), 0),
+        (counter(10), 11 * 8),
+        (Rule::from(BurstCredits::new(per_second(1), per_second(10), 10).unwrap()), 0),
+        (Rule::from(Concurrency::new(10, None).unwrap()), 5 * 32),
+    ] {
+        let mut state = State::default();
+        assert_eq!(state.heap_bytes(), 0);
+        (0..5).for_each(|_| spend(&rule, &mut state, 1));
+        let bytes = state.heap_bytes();
+        assert!(bytes >= least && bytes <= 2 * least, "{rule:?}: {bytes}");
+    }
+    // Room that is no longer used counts, until it is given back.
+    let (large, small) = (SlidingLog::new(1000, span(S)).unwrap(), SlidingLog::new(10, span(S)).unwrap());
+    let mut state = State::default();
+    spend(&large.into(), &mut state, 1000);
+    assert_eq!(Rule::from(large).refund(&mut state, 1000, at(0), at(0)), 1000);
+    assert_eq!(state.heap_bytes(), 8000);
+    Rule::from(small).convert(&large.into(), &mut state, at(0));
+    assert_eq!(state.heap_bytes(), 80);
+}
+
+#[test]
 fn a_state_takes_the_memory_it_is_said_to() {
     assert_eq!(size_of::<State>(), 48);
     assert_eq!([size_of::<Tat>(), size_of::<Credits>(), size_of::<Window>()], [8, 16, 24]);
