@@ -30,7 +30,8 @@ pub trait Algorithm {
     fn spend(&self, state: &mut Self::State, cost: u64, now: Timestamp);
 
     /// Gives back what a request of `cost` was charged at `charged`, as far as it still counts: for one that
-    /// failed, or that took less than was thought. Returns how many units were given back, rounded down.
+    /// failed, or that took less than was thought. Returns how many units were given back; of a bucket that is now full
+    /// the last of them may have come back in part by itself.
     ///
     /// The caller promises that the key was charged so, at a `now` of `charged`, and gives a charge back once
     /// only; a part of it may be given back alone. The core cannot check this. Whatever is asked, a key never

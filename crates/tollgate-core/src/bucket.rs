@@ -148,8 +148,8 @@ impl Bucket {
         ahead
     }
 
-    /// Moves the schedule back by what `cost` takes up, but not behind `now`, and returns how many whole units
-    /// that is.
+    /// Moves the schedule back by what `cost` takes up, but not behind `now`, and returns how many units that is,
+    /// one begun counted as one: it was given what it lacked.
     ///
     /// After the time in which a whole burst is refilled, a charge has been made good for, whatever came after
     /// it; given back then, it would make room in a schedule that it has no part in.
@@ -161,7 +161,7 @@ impl Bucket {
         }
         let given = self.span(cost).min(ahead);
         self.reach(tat, ahead - given, now);
-        self.interval.ticks.floor(given)
+        self.interval.ticks.ceil(given)
     }
 
     /// [`Algorithm::decide`], with the distance to `now` taken once.

@@ -86,8 +86,7 @@ impl Algorithm for BurstCredits {
     }
 
     /// Each bucket gets back what it still knows of the charge, as a [`TokenBucket`] does: neither is then
-    /// above what it holds when unused, and each keeps its own promise. Returned is the smaller of the two,
-    /// which is how many more may pass at least.
+    /// above what it holds when unused, and each keeps its own promise. Returned is the smaller of the two.
     ///
     /// The bucket that refills sooner, mostly the peak's, forgets the charge first. From then on 0 is
     /// returned, but the other bucket, mostly the credits, still gets back what it lacks.

@@ -130,7 +130,7 @@ fn a_refund_moves_nobody_who_waits() {
 fn a_refund_of_everything_leaves_an_unused_key() {
     let rule = MaxWait::new(TokenBucket::new(per_second(5), 2).unwrap(), span(400 * MS), 1).unwrap();
     let mut state = replay(&rule, &[(0, 2, ALLOW, 0, ANY), (0, 1, allow_after(200 * MS), 0, ANY)]);
-    assert_eq!(rule.refund(&mut state, 2, at(0), at(300 * MS)), 1); // one and a half were missing
+    assert_eq!(rule.refund(&mut state, 2, at(0), at(300 * MS)), 2); // one and a half were missing
     assert_eq!(state, Waiting::default());
 
     let queue = MaxWait::new(LeakyBucket::new(per_second(5), 2).unwrap(), span(400 * MS), 1).unwrap();

@@ -289,12 +289,12 @@ fn a_refund_puts_tokens_back_until_the_bucket_is_full() {
     let mut state = replay(&rule, &[(0, 6, ALLOW, 4, 1200 * MS)]);
     assert_eq!(rule.refund(&mut state, 2, at(0), at(0)), 2);
     replay_on(&rule, &mut state, &[(0, 0, ALLOW, 6, 800 * MS)]);
-    // At 500 ms 1.5 tokens are missing. All of them come back, told as 1.
-    assert_eq!(rule.refund(&mut state, 4, at(0), at(500 * MS)), 1);
+    // At 500 ms 1.5 tokens are missing. All of them come back, told as 2.
+    assert_eq!(rule.refund(&mut state, 4, at(0), at(500 * MS)), 2);
     assert_eq!(state, Tat::default());
-    // Half a token comes back too, and is not told.
+    // Of a single token half has come back by itself, and the rest is given.
     replay_on(&rule, &mut state, &[(S, 1, ALLOW, 9, 200 * MS)]);
-    assert_eq!(rule.refund(&mut state, 1, at(S), at(1100 * MS)), 0);
+    assert_eq!(rule.refund(&mut state, 1, at(S), at(1100 * MS)), 1);
     assert_eq!(state, Tat::default());
 }
 

@@ -74,7 +74,7 @@ impl TokenBucket {
         if let (Some(waiting), true) = (&mut self.waiting, given > 0) {
             waiting.forget();
         }
-        reported(down(given, self.period))
+        reported(up(given, self.period))
     }
 
     fn decide(&self, now: u64, cost: u64) -> Result<u64, Retry> {

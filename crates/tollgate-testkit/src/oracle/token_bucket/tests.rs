@@ -227,8 +227,8 @@ fn a_refund_puts_tokens_back_until_the_bucket_is_full() {
     assert_eq!(bucket.ask(0, 6), allow(4, 1200 * MS));
     assert_eq!(bucket.refund(0, 2, 0), 2);
     assert_eq!(bucket.ask(0, 0), allow(6, 800 * MS));
-    // At 500 ms 1.5 tokens are missing. All of them come back, told as 1.
-    assert_eq!(bucket.refund(500 * MS, 4, 0), 1);
+    // At 500 ms 1.5 tokens are missing. All of them come back, told as 2.
+    assert_eq!(bucket.refund(500 * MS, 4, 0), 2);
     assert_eq!(bucket.ask(500 * MS, 0), allow(10, 0));
     // As new, also for a clock that steps back.
     assert_eq!(bucket.ask(0, 0), allow(10, 0));
