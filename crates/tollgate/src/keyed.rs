@@ -193,6 +193,27 @@ impl KeyedLimiter {
         self.peek(key).remaining
     }
 
+    /// Gives back what a request of cost 1 was charged at `charged`, because the work failed or was not done
+    /// after all. Returns how much that is: 0 where time has made good for it already.
+    ///
+    /// The caller promises that the key was charged so, and gives a charge back once only. See
+    /// [`Algorithm::refund`](crate::Algorithm::refund) for what each algorithm does: a leaky bucket, whose
+    /// places have their times, gives nothing back.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let charged = limiter.clock().now();
+    /// assert_eq!(limiter.check_at("alice", charged).status.remaining, 9);
+    /// assert_eq!(limiter.refund("alice", charged), 1);
+    /// assert_eq!(limiter.remaining("alice"), 10);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn refund<K: Hash + ?Sized>(&self, key: &K, charged: Timestamp) -> u64 {
+        self.ask(key).refund(charged)
+    }
+
     /// Forgets a key: it is as if never used. False if it was.
     pub fn reset<K: Hash + ?Sized>(&self, key: &K) -> bool {
         self.table.reset(self.ask(key).ask.hash)
@@ -367,6 +388,23 @@ impl Request<'_> {
         self.ask.permit = Some(table.next_permit());
         let decision = self.check();
         if decision.is_allowed() { Ok(Permit::keyed(Arc::clone(table), self.ask)) } else { Err(decision) }
+    }
+
+    /// Gives back what it was charged at `charged`, or a part of that, as
+    /// [`KeyedLimiter::refund`] does.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let charged = limiter.clock().now();
+    /// let _ = limiter.ask("alice").cost(8).check_at(charged);
+    /// limiter.ask("alice").cost(3).refund(charged); // it took 5 only
+    /// assert_eq!(limiter.remaining("alice"), 5);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn refund(&self, charged: Timestamp) -> u64 {
+        self.limiter.table.refund(&self.ask, charged, self.limiter.clock().now())
     }
 
     /// What remains of its key, and when that is as new. Charges nothing.

@@ -212,6 +212,28 @@ impl Limiter {
         self.peek().remaining
     }
 
+    /// Gives back `cost` of what was charged at `charged`, because the work failed or took less. Returns how
+    /// much that is: 0 where time has made good for it already.
+    ///
+    /// The caller promises that there was such a charge, and gives it back once only. See
+    /// [`Algorithm::refund`](crate::Algorithm::refund) for what each algorithm does: a leaky bucket, whose
+    /// places have their times, gives nothing back.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let charged = limiter.clock().now();
+    /// assert_eq!(limiter.check_n_at(8, charged).status.remaining, 2);
+    /// assert_eq!(limiter.refund(3, charged), 3);
+    /// assert_eq!(limiter.remaining(), 5);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn refund(&self, cost: u64, charged: Timestamp) -> u64 {
+        let now = self.sole.clock.now();
+        self.sole.cell.edit(|rule, state| rule.refund(state, cost, charged, now))
+    }
+
     /// Makes the limiter as new. Permits that are held stay usable and no longer count.
     ///
     /// ```

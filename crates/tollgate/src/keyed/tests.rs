@@ -46,6 +46,12 @@ fn a_table_decides_as_the_rule_would_for_each_key_alone() {
             let expected = rule.decide(alone.entry(key).or_default(), PermitId(0), cost, at(now));
             let decision = limiter.ask(&key).cost(cost).check_at(at(now));
             assert_eq!(decision, expected, "step {i}: key {key}, cost {cost}, at {now}, {rule:?}");
+            if random.below(10) == 0 {
+                // By a clock that stands at 0: what was charged since then counts as charged just now.
+                let state = alone.get_mut(&key).unwrap();
+                let expected = rule.refund(state, cost, at(now), at(0));
+                assert_eq!(limiter.ask(&key).cost(cost).refund(at(now)), expected, "step {i}");
+            }
         }
         assert!(limiter.stats().keys <= alone.len());
         assert_eq!(limiter.stats().evictions, 0);

@@ -54,6 +54,12 @@ fn decides_as_the_rule_would_alone() {
             let expected = rule.decide(&mut state, PermitId(0), cost, now);
             assert_eq!(limiter.check_n(cost), expected, "step {i}: cost {cost} at {now:?}, {rule:?}");
             assert_eq!(limiter.peek(), rule.status(&state, now), "step {i}");
+            if random.below(10) == 0 {
+                let (cost, charged) =
+                    (random.below(4), Timestamp::from_nanos(now.as_nanos().saturating_sub(MS)));
+                let expected = rule.refund(&mut state, cost, charged, now);
+                assert_eq!(limiter.refund(cost, charged), expected, "step {i}");
+            }
             if random.below(1000) == 0 {
                 state = State::Unused;
                 limiter.reset();

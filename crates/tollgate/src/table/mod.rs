@@ -135,6 +135,11 @@ impl Table {
         self.shard(hash).lock().reset(hash)
     }
 
+    /// Gives back what was charged, as far as it still counts. How much that is.
+    pub(crate) fn refund(&self, ask: &Ask, charged: Timestamp, now: Timestamp) -> u64 {
+        self.shard(ask.hash).lock().refund(ask, charged, now)
+    }
+
     /// Decides several asks at one instant, all or nothing: every shard they touch is locked, in order.
     pub(crate) fn check_all(&self, asks: &[Ask], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
         let mut plan = Locked::new(self, asks);

@@ -165,6 +165,15 @@ impl Shard {
         }
     }
 
+    /// Gives back what was charged, as far as it still counts. How much that is.
+    pub(crate) fn refund(&mut self, ask: &Ask, charged: Timestamp, now: Timestamp) -> u64 {
+        self.convert(ask, now);
+        let Self { segments, slab, rules, .. } = self;
+        let rule = rules.get(rules.current(ask.tier));
+        let Some(slot) = segments.find_mut(ask.hash) else { return 0 };
+        edit(slab, slot, rule, |state| rule.refund(state, ask.cost, charged, now))
+    }
+
     /// Takes a permit back. False if it was not held any more.
     pub(crate) fn release(&mut self, ask: &Ask, now: Timestamp) -> bool {
         let (Some(id), Some(slot)) = (ask.permit, self.segments.find(ask.hash)) else { return false };
@@ -258,15 +267,15 @@ fn read<T>(slab: &Slab, slot: &Slot, rule: &Rule, reader: impl FnOnce(&State) ->
 
 /// Changes the state of a slot that was last charged by `rule`.
 #[inline]
-fn edit(slab: &mut Slab, slot: &mut Slot, rule: &Rule, change: impl FnOnce(&mut State)) {
-    if is_word(rule) {
-        let mut state = State::Bucket(Tat::from_bits(slot.word));
-        change(&mut state);
-        let State::Bucket(tat) = state else { unreachable!("a bucket's state is a bucket's") };
-        slot.word = tat.to_bits();
-    } else {
-        change(slab.get_mut(slot.word));
+fn edit<T>(slab: &mut Slab, slot: &mut Slot, rule: &Rule, change: impl FnOnce(&mut State) -> T) -> T {
+    if !is_word(rule) {
+        return change(slab.get_mut(slot.word));
     }
+    let mut state = State::Bucket(Tat::from_bits(slot.word));
+    let result = change(&mut state);
+    let State::Bucket(tat) = state else { unreachable!("a bucket's state is a bucket's") };
+    slot.word = tat.to_bits();
+    result
 }
 
 /// Gives back what a slot keeps outside itself.
