@@ -1,6 +1,7 @@
 //! The library beside governor, throttlecrab and a map under a mutex: `cargo bench -p tollgate-bench`.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,7 @@ const MILLION: usize = 1_000_000;
 /// A name, and what runs under it.
 type Case = (&'static str, fn(&str));
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     ("unkeyed token bucket, 1 thread", unkeyed),
     ("token bucket, 1 M keys, uniform, 1 thread", |name| {
         let keys = keys(MILLION);
@@ -58,6 +59,7 @@ const CASES: [Case; 8] = [
     }),
     ("windows, 1 M keys, uniform, 1 thread", windows),
     ("token bucket, 10 M keys, uniform, 1 thread, in batches", batches),
+    ("slowest decisions: 50 M keys through a table of 1 M, 1 thread", slowest),
     ("memory: bytes a key, all of them in use", memory),
 ];
 
@@ -222,6 +224,33 @@ fn batches(name: &str) {
         println!("  {name:<28} {:>7.1} [{:.1}, {:.1}]", median / 16.0, least / 16.0, most / 16.0);
     }
     println!("  {:.2} x the single calls", figures[0].median / figures[1].median);
+}
+
+/// Every key is new, and the table full of keys in use: each decision looks for one to forget.
+fn slowest(name: &str) {
+    println!("{name}");
+    let limiter = KeyedLimiter::builder(token_bucket()).max_keys(MILLION).build();
+    let (decisions, clock) = (50 * MILLION, Clock::new());
+    // The slowest ones, the fastest of them on top: one in 100 000, so that it is the quantile.
+    let mut slowest = BinaryHeap::from(vec![Reverse(0); decisions / 100_000]);
+    let (mut sum, mut last) = (0, clock.now());
+    for key in 0..decisions {
+        _ = std::hint::black_box(limiter.check(&key));
+        let now = clock.now();
+        let took = now.since(last).get();
+        sum += took;
+        let mut fastest = slowest.peek_mut().expect("never empty");
+        if took > fastest.0 {
+            *fastest = Reverse(took);
+        }
+        drop(fastest);
+        last = clock.now();
+    }
+    let quantile = slowest.pop().expect("never empty").0 as f64 / 1000.0;
+    let most = slowest.into_iter().map(|Reverse(took)| took).max().expect("many") as f64 / 1000.0;
+    let stats = limiter.stats();
+    println!("  mean {} ns, p99.999 {quantile:.1} us, slowest {most:.1} us", sum / decisions as u64);
+    println!("  {} slots touched at most, {} bytes", stats.most_touched, stats.bytes);
 }
 
 fn windows(name: &str) {

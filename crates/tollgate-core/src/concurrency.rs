@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::rate::MAX_SPAN;
+use crate::rule::growth_of;
 use crate::{Nanos, Outcome, Retry, RuleError, Status, Timestamp};
 
 /// At most `limit` in flight.
@@ -53,6 +54,11 @@ impl Permits {
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.held.capacity() * size_of::<Permit>()
+    }
+
+    /// Bytes that one more permit may add to them.
+    pub(crate) fn heap_growth(&self) -> usize {
+        growth_of(&self.held)
     }
 
     /// A moment before the last permit was given counts as that moment, as in all windows.

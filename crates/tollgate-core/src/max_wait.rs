@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::rule::growth_of;
 use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Timestamp};
 
 /// A token or leaky bucket with a bound on how long, and how many, requests may wait.
@@ -31,6 +32,11 @@ impl Waiting {
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.releases.capacity() * size_of::<Timestamp>()
+    }
+
+    /// Bytes that one more waiting request may add to them.
+    pub(crate) fn heap_growth(&self) -> usize {
+        growth_of(&self.releases)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Any rule, for those who choose it at run time.
 
+use std::collections::VecDeque;
+
 use crate::{
     Algorithm, BurstCredits, Concurrency, Counts, Credits, Decision, FixedWindow, LeakyBucket, Log, MaxWait,
     Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp, TokenBucket,
@@ -125,6 +127,18 @@ impl Rule {
             concurrency => concurrency.acquire(own(state), id, cost, now))
     }
 
+    /// The most bytes on the heap that charging `cost` may add to what the state has there
+    /// ([`State::heap_bytes`]): for stores that must know before they let a request pass.
+    pub fn heap_growth(&self, state: &State, cost: u64) -> usize {
+        match self {
+            Self::SlidingLog(rule) => read(state, |log| rule.heap_growth(log, cost)),
+            Self::SlidingCounter(rule) => read(state, |counts| rule.heap_growth(counts)),
+            Self::TokenBucketMaxWait(_) | Self::LeakyBucketMaxWait(_) => read(state, Waiting::heap_growth),
+            Self::Concurrency(_) => read(state, Permits::heap_growth),
+            Self::TokenBucket(_) | Self::LeakyBucket(_) | Self::FixedWindow(_) | Self::BurstCredits(_) => 0,
+        }
+    }
+
     /// As [`Algorithm::decide`]. A concurrency limit gives the permit `id`; the others ignore it.
     pub fn decide(&self, state: &mut State, id: PermitId, cost: u64, now: Timestamp) -> Decision {
         let outcome = self.test(state, cost, now);
@@ -209,6 +223,11 @@ from_rule!(
     BurstCredits(BurstCredits),
     Concurrency(Concurrency)
 );
+
+/// Bytes that one more entry may add: a full queue doubles, to four entries at least.
+pub(crate) fn growth_of<T>(queue: &VecDeque<T>) -> usize {
+    if queue.len() < queue.capacity() { 0 } else { queue.capacity().max(4) * size_of::<T>() }
+}
 
 /// What one algorithm remembers, as a kind of [`State`].
 trait Kind: Default {

@@ -112,6 +112,14 @@ impl SlidingCounter {
         Self { phase: phase(since_epoch, self.window), ..self }
     }
 
+    /// Bytes on the heap that a charge may add: a ring of this rule's length, where there is none yet.
+    pub(crate) fn heap_growth(&self, counts: &Counts) -> usize {
+        if self.buckets == 1 || counts.fits(self.buckets) {
+            return 0;
+        }
+        (self.buckets as usize + 1) * size_of::<u64>()
+    }
+
     #[inline]
     fn allows(&self, view: View, cost: u64) -> bool {
         self.weighed(view) + cost <= self.limit

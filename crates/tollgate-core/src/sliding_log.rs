@@ -101,10 +101,23 @@ impl SlidingLog {
         }
         log.times.drain(..self.left(log, now));
         let needed = log.len() + cost;
-        if needed > log.times.capacity() {
-            let wanted = needed.max(2 * log.times.capacity()).min(self.limit);
-            log.times.reserve_exact(wanted - log.len());
+        if needed > log.allocated() {
+            log.times.reserve_exact(self.wanted(log, needed) - log.len());
         }
+    }
+
+    /// The entries to make room for where so many are needed.
+    fn wanted(&self, log: &Log, needed: usize) -> usize {
+        needed.max(2 * log.allocated()).min(self.limit)
+    }
+
+    /// Bytes on the heap that a charge may add.
+    pub(crate) fn heap_growth(&self, log: &Log, cost: u64) -> usize {
+        let needed = log.len().saturating_add(cost as usize);
+        if needed <= log.allocated() {
+            return 0;
+        }
+        self.wanted(log, needed).saturating_sub(log.allocated()) * size_of::<Timestamp>()
     }
 }
 

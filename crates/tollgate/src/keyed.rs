@@ -48,6 +48,31 @@ impl Builder {
         self
     }
 
+    /// The most bytes in use at once: no bound unless told, and 64 KiB at least. See [`WhenFull`].
+    ///
+    /// Bytes are counted as they are asked for, the table's spare room included; what the system's allocator
+    /// adds is not. A change of numbers may need more for the keys there are, and is not refused for it: nothing
+    /// new is remembered then, until enough has expired.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{KeyedLimiter, SlidingLog};
+    ///
+    /// let hour = Duration::from_secs(3600);
+    /// let limiter = KeyedLimiter::builder(SlidingLog::new(100_000, hour)?).max_bytes(1 << 20).build();
+    /// for user in 0..10_000 {
+    ///     let _ = limiter.ask(&user).cost(100).check(); // each would keep 800 bytes and more
+    /// }
+    /// let stats = limiter.stats();
+    /// assert!(stats.bytes <= 1 << 20);
+    /// assert!(stats.evictions > 0); // every user could spend more, so those soonest as new made room
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn max_bytes(mut self, max_bytes: usize) -> Self {
+        self.settings.max_bytes = Some(max_bytes);
+        self
+    }
+
     /// What becomes of a new key when the most are remembered and all of them are in use.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.settings.when_full = when_full;

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use tollgate_testkit::Random;
+
 use super::*;
 use crate::table::*;
 use crate::{Align, Mode, Rate};
@@ -131,6 +133,33 @@ fn heap_bytes_are_what_is_allocated() {
     assert_eq!(state.heap_bytes(), 8000);
     Rule::from(small).convert(&large.into(), &mut state, at(0));
     assert_eq!(state.heap_bytes(), 80);
+}
+
+#[test]
+fn a_charge_adds_no_more_to_the_heap_than_was_said() {
+    let mut random = Random::new(1);
+    for rule in [
+        Rule::from(bucket(1, 10)),
+        Rule::from(MaxWait::new(bucket(5, 1), span(10 * S), 40).unwrap()),
+        Rule::from(SlidingLog::new(300, span(S)).unwrap()),
+        Rule::from(SlidingCounter::new(300, span(S), 7, Mode::Strict).unwrap()),
+        Rule::from(Concurrency::new(300, Some(span(S))).unwrap()),
+    ] {
+        let (mut state, mut now, mut most) = (State::default(), 0, 0);
+        for id in 0..20_000 {
+            now += random.log_uniform(0, S);
+            let cost = random.log_uniform(0, rule.capacity());
+            let (before, growth) = (state.heap_bytes(), rule.heap_growth(&state, cost));
+            let _ = rule.decide(&mut state, PermitId(id), cost, at(now));
+            let after = state.heap_bytes();
+            assert!(after <= before + growth, "{rule:?}: {before} and {growth} make {after}");
+            most = after.max(most);
+        }
+        assert!(most > 0 || matches!(rule, Rule::TokenBucket(_)), "{rule:?}");
+    }
+    // Also of a cost that nobody could keep.
+    let rule = Rule::from(SlidingLog::new(u32::MAX.into(), span(S)).unwrap());
+    assert_eq!(rule.heap_growth(&State::default(), u64::MAX), u32::MAX as usize * 8);
 }
 
 #[test]

@@ -21,7 +21,23 @@ use self::shard::Shard;
 use crate::lock::{Guard, Lock};
 use crate::{Clock, Secret};
 
-/// What becomes of a new key when as many as may be are remembered, and all of them are in use.
+/// What becomes of a new key when as many as may be are remembered, and all of them are in use; and of one that
+/// would take more bytes than are left.
+///
+/// What had to be done is counted in [`Stats`]. A key that is already remembered and would keep more, such as
+/// another entry in its log, for which no bytes are left, drives nobody out: it is denied, or let through where
+/// that is the choice.
+///
+/// ```
+/// use tollgate::{KeyedLimiter, Rate, TokenBucket, WhenFull};
+///
+/// let rule = TokenBucket::new(Rate::per_hour(1)?, 1)?;
+/// let limiter = KeyedLimiter::builder(rule).max_keys(1).when_full(WhenFull::Deny).build();
+/// assert!(limiter.check("alice").is_allowed());
+/// assert!(!limiter.check("bob").is_allowed()); // no room, though he has spent nothing
+/// assert_eq!(limiter.stats().refused, 1);
+/// # Ok::<(), tollgate::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// The key that loses least is forgotten: of a few hundred, among those that could still spend, the one
@@ -40,7 +56,8 @@ pub enum WhenFull {
 pub struct Stats {
     /// Keys remembered, those no longer used but not yet swept included.
     pub keys: usize,
-    /// Bytes in use, but for what sliding logs and sub-windows keep besides.
+    /// Bytes that keys take, with the room kept for more, as they were asked for: what the system's allocator
+    /// adds is not known here.
     pub bytes: usize,
     /// Keys in use that were forgotten to make room.
     pub evictions: u64,
@@ -54,6 +71,7 @@ pub struct Stats {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) max_keys: usize,
+    pub(crate) max_bytes: Option<usize>,
     pub(crate) when_full: WhenFull,
     pub(crate) clock: Clock,
     pub(crate) secret: Secret,
@@ -63,6 +81,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_keys: 10_000_000,
+            max_bytes: None,
             when_full: WhenFull::default(),
             clock: Clock::new(),
             secret: Secret::random(),
@@ -85,17 +104,21 @@ pub(crate) struct Table {
 #[repr(align(128))]
 struct Padded(Lock<Shard>);
 
-/// The most shards, and the fewest keys worth one.
+/// The most shards, and the fewest keys and bytes worth one.
 const MOST_SHARDS: usize = 64;
 const KEYS_A_SHARD: usize = 256;
+const BYTES_A_SHARD: usize = 64 << 10;
 
 impl Table {
     pub(crate) fn new(settings: Settings) -> Self {
-        let shards = (settings.max_keys / KEYS_A_SHARD).clamp(1, MOST_SHARDS);
+        let max_bytes = settings.max_bytes.unwrap_or(usize::MAX).max(BYTES_A_SHARD);
+        let worth = (settings.max_keys / KEYS_A_SHARD).min(max_bytes / BYTES_A_SHARD);
+        let shards = worth.clamp(1, MOST_SHARDS);
         let shard = |i| {
-            // The parts of the bound add up to the bound.
+            // The parts of the bounds add up to the bounds.
             let max_keys = settings.max_keys * (i + 1) / shards - settings.max_keys * i / shards;
-            Padded(Lock::new(Shard::new(max_keys, settings.when_full)))
+            let max_bytes = max_bytes / shards - size_of::<Padded>();
+            Padded(Lock::new(Shard::new(max_keys, max_bytes, settings.when_full)))
         };
         Self {
             shards: (0..shards).map(shard).collect(),

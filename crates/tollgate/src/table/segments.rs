@@ -24,18 +24,23 @@ const AVERAGE: usize = 128;
 #[cfg(test)]
 pub(crate) const MOST_TOUCHED: usize = 4096;
 
+/// The slots one request may add. A segment is lengthened by a quarter, and one that is split becomes two which
+/// together are a third longer; each of three times the average.
+const MOST_ADDED: usize = 2 * AVERAGE;
+
 /// The segments of one shard.
 #[derive(Debug)]
 pub(crate) struct Segments {
     segments: Vec<Segment>,
     len: usize,
+    slots: usize,         // of all segments, taken or not
     hand: usize,          // the segment to be swept next
     touched: Cell<usize>, // slots swept, looked at for eviction, moved or made since it was last taken
 }
 
 impl Segments {
     pub(crate) fn new() -> Self {
-        Self { segments: vec![Segment::default()], len: 0, hand: 0, touched: Cell::new(0) }
+        Self { segments: vec![Segment::default()], len: 0, slots: 0, hand: 0, touched: Cell::new(0) }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -52,9 +57,16 @@ impl Segments {
     }
 
     /// Bytes of memory in use, but for the allocator's own.
-    pub(crate) fn bytes(&self) -> usize {
-        let slots: usize = self.segments.iter().map(|segment| segment.slots.len()).sum();
-        slots * size_of::<Slot>() + self.segments.capacity() * size_of::<Segment>()
+    #[inline]
+    pub(crate) const fn bytes(&self) -> usize {
+        self.slots * size_of::<Slot>() + self.segments.capacity() * size_of::<Segment>()
+    }
+
+    /// Bytes that one more key may add: one segment lengthened, another split, and the list of them doubled.
+    #[inline]
+    pub(crate) const fn growth(&self) -> usize {
+        let list = if self.segments.len() < self.segments.capacity() { 0 } else { self.segments.capacity() };
+        MOST_ADDED * size_of::<Slot>() + list * size_of::<Segment>()
     }
 
     #[inline]
@@ -88,11 +100,17 @@ impl Segments {
         if self.segments[place].is_full() {
             self.sweep(place, &mut reclaim);
         }
-        let segment = &mut self.segments[place];
-        if segment.is_full() {
-            let slots = segment.fit();
+        if self.segments[place].is_full() {
+            let slots = self.edit(place, Segment::fit);
             self.touch(slots);
         }
+        self.segments[place].put(slot);
+        self.len += 1;
+    }
+
+    /// Adds a key in place of another of its segment, which has just been removed: nothing has to grow.
+    pub(crate) fn insert_instead(&mut self, slot: Slot) {
+        let place = self.place(slot.hash());
         self.segments[place].put(slot);
         self.len += 1;
     }
@@ -100,9 +118,18 @@ impl Segments {
     pub(crate) fn remove(&mut self, hash: u64) -> Option<Slot> {
         let place = self.place(hash);
         self.touch(self.segments[place].slots.len());
-        let removed = self.segments[place].remove(hash)?;
+        let removed = self.edit(place, |segment| segment.remove(hash))?;
         self.len -= 1;
         Some(removed)
+    }
+
+    /// Changes a segment, and keeps count of the slots.
+    fn edit<T>(&mut self, place: usize, change: impl FnOnce(&mut Segment) -> T) -> T {
+        let segment = &mut self.segments[place];
+        let before = segment.slots.len();
+        let result = change(segment);
+        self.slots = self.slots + segment.slots.len() - before;
+        result
     }
 
     /// The keys of the segment that `hash` belongs to, at most a few hundred.
@@ -124,10 +151,8 @@ impl Segments {
     }
 
     fn sweep(&mut self, place: usize, reclaim: &mut impl FnMut(&Slot) -> bool) -> usize {
-        let segment = &mut self.segments[place];
-        let slots = segment.slots.len();
-        let removed = segment.retain(|slot| !reclaim(slot));
-        self.touch(slots);
+        self.touch(self.segments[place].slots.len());
+        let removed = self.edit(place, |segment| segment.retain(|slot| !reclaim(slot)));
         self.len -= removed;
         removed
     }
@@ -142,12 +167,12 @@ impl Segments {
         let added = self.segments.len();
         let split = added - (1 << added.ilog2());
         self.segments.push(Segment::default());
-        let source = std::mem::take(&mut self.segments[split]);
+        let source = self.edit(split, std::mem::take);
         self.touch(source.slots.len());
         let (moved, kept): (Vec<Slot>, Vec<Slot>) =
             source.iter().partition(|slot| self.place(slot.hash()) == added);
         for (place, slots) in [(added, moved), (split, kept)] {
-            self.segments[place] = Segment::holding(&slots);
+            self.edit(place, |segment| *segment = Segment::holding(&slots));
             self.touch(self.segments[place].slots.len());
         }
     }
@@ -295,6 +320,7 @@ mod tests {
         let mut most = 0;
         for word in 0..300_000 {
             let hash = random.below(400_000).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+            let before = (segments.bytes(), segments.growth());
             match random.below(4) {
                 0 => assert_eq!(segments.remove(hash).map(|slot| slot.word), map.remove(&hash)),
                 _ if map.contains_key(&hash) => assert_eq!(segments.find(hash).unwrap().word, map[&hash]),
@@ -306,7 +332,10 @@ mod tests {
                 }
             }
             assert_eq!(segments.len(), map.len());
+            assert!(segments.bytes() <= before.0 + before.1, "{} bytes after {before:?}", segments.bytes());
         }
+        let slots: usize = segments.segments.iter().map(|segment| segment.slots.len()).sum();
+        assert_eq!(segments.slots, slots);
         assert!(map.iter().all(|(&hash, &word)| segments.find(hash).unwrap().word == word));
         assert_eq!(segments.iter().count(), map.len());
         assert!(most <= MOST_TOUCHED, "{most} slots touched at once");

@@ -32,6 +32,7 @@ pub(crate) struct Shard {
     users: Users,
     pub(crate) rules: Arc<Rules>,
     max_keys: usize,
+    max_bytes: usize,
     when_full: WhenFull,
     pub(crate) evictions: u64,
     pub(crate) refused: Cell<u64>,
@@ -39,13 +40,14 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(max_keys: usize, when_full: WhenFull) -> Self {
+    pub(crate) fn new(max_keys: usize, max_bytes: usize, when_full: WhenFull) -> Self {
         Self {
             segments: Segments::new(),
             slab: Slab::default(),
             users: Users::default(),
             rules: Arc::default(),
             max_keys,
+            max_bytes,
             when_full,
             evictions: 0,
             refused: Cell::new(0),
@@ -90,7 +92,7 @@ impl Shard {
     /// rule in force, and where there is no room for a new one, a segment is swept.
     pub(crate) fn prepare(&mut self, ask: &Ask, now: Timestamp) {
         self.convert(ask, now);
-        if self.is_crowded_for(ask) {
+        if !self.has_room(ask) {
             let Self { segments, slab, users, rules, .. } = self;
             segments.sweep_next(&mut |slot| reclaim(slab, users, rules, slot, now));
         }
@@ -104,13 +106,13 @@ impl Shard {
             Some(slot) => read(&self.slab, slot, rule, |state| rule.test(state, ask.cost, now)),
             None => rule.test(&State::Unused, ask.cost, now),
         };
-        if ask.cost == 0 || !outcome.is_allowed() || !self.is_crowded_for(ask) {
+        if !outcome.is_allowed() || !self.is_charged(ask) {
             return outcome;
         }
-        match self.when_full {
-            WhenFull::Allow => outcome,
-            WhenFull::Evict if self.loses_least(ask.hash, now).is_some() => outcome,
-            WhenFull::Evict | WhenFull::Deny => {
+        match self.room(ask, now) {
+            Room::Here | Room::Instead(_) => outcome,
+            Room::Nowhere if self.when_full == WhenFull::Allow => outcome,
+            Room::Nowhere => {
                 self.refused.set(self.refused.get() + 1);
                 Outcome::Deny { retry: Retry::Unknown }
             }
@@ -119,18 +121,24 @@ impl Shard {
 
     /// Charges a request that `test` has just allowed.
     pub(crate) fn spend(&mut self, ask: &Ask, now: Timestamp) {
+        if !self.is_charged(ask) {
+            return;
+        }
+        let room = self.room(ask, now);
+        match room {
+            Room::Here => {}
+            Room::Instead(other) => {
+                self.evictions += 1;
+                self.reset(other);
+            }
+            Room::Nowhere => {
+                // Let through and not remembered: by `WhenFull::Allow`, or because the last room went to
+                // another limit of the same plan.
+                self.refused.set(self.refused.get() + 1);
+                return;
+            }
+        }
         let number = self.rules.current(ask.tier);
-        // A concurrency limit is only charged where somebody holds the permit.
-        let is_concurrency = matches!(self.rules.get(number), Rule::Concurrency(_));
-        if ask.cost == 0 || (is_concurrency && ask.permit.is_none()) {
-            return;
-        }
-        if self.is_crowded_for(ask) && !(self.when_full == WhenFull::Evict && self.evict(ask.hash, now)) {
-            // Let through and not remembered: by `WhenFull::Allow`, or because the last place went to
-            // another limit of the same plan.
-            self.refused.set(self.refused.get() + 1);
-            return;
-        }
         let Self { segments, slab, users, rules, .. } = self;
         let rule = rules.get(number);
         let permit = ask.permit.unwrap_or(PermitId(0));
@@ -143,7 +151,12 @@ impl Shard {
             State::Bucket(tat) => tat.to_bits(),
             state => slab.add(state),
         };
-        segments.insert(Slot::new(ask.hash, number, word), |slot| reclaim(slab, users, rules, slot, now));
+        let slot = Slot::new(ask.hash, number, word);
+        if let Room::Instead(_) = room {
+            segments.insert_instead(slot);
+        } else {
+            segments.insert(slot, |slot| reclaim(slab, users, rules, slot, now));
+        }
         users.add(number);
     }
 
@@ -177,10 +190,13 @@ impl Shard {
     /// Takes a permit back. False if it was not held any more.
     pub(crate) fn release(&mut self, ask: &Ask, now: Timestamp) -> bool {
         let (Some(id), Some(slot)) = (ask.permit, self.segments.find(ask.hash)) else { return false };
-        match (self.rules.get(slot.rule()), self.slab.get_mut(slot.word)) {
-            (Rule::Concurrency(rule), State::Permits(permits)) => rule.release(permits, id, now),
-            _ => false, // the limiter has another algorithm by now
-        }
+        let Rule::Concurrency(rule) = self.rules.get(slot.rule()) else {
+            return false; // the limiter has another algorithm by now
+        };
+        self.slab.edit(slot.word, |state| match state {
+            State::Permits(permits) => rule.release(permits, id, now),
+            _ => false,
+        })
     }
 
     /// Forgets a key. False if it was not there.
@@ -225,16 +241,57 @@ impl Shard {
         };
     }
 
-    /// Whether the key is new and there is no room for it.
-    #[inline]
-    fn is_crowded_for(&self, ask: &Ask) -> bool {
-        self.segments.len() >= self.max_keys && self.segments.find(ask.hash).is_none()
+    /// Whether the request changes its key, if it passes. A concurrency limit is only charged where somebody
+    /// holds the permit.
+    fn is_charged(&self, ask: &Ask) -> bool {
+        let rule = self.rules.get(self.rules.current(ask.tier));
+        ask.cost > 0 && (ask.permit.is_some() || !matches!(rule, Rule::Concurrency(_)))
     }
 
-    fn evict(&mut self, hash: u64, now: Timestamp) -> bool {
-        let Some(slot) = self.loses_least(hash, now) else { return false };
-        self.evictions += 1;
-        self.reset(slot.hash())
+    /// Where the charge of a request would go. Only a newcomer takes somebody's place: a key that has no room
+    /// for what it would keep besides is told so, lest one busy key drive out all others.
+    fn room(&self, ask: &Ask, now: Timestamp) -> Room {
+        if self.has_room(ask) {
+            return Room::Here;
+        }
+        if self.when_full != WhenFull::Evict || self.segments.find(ask.hash).is_some() {
+            return Room::Nowhere;
+        }
+        match self.loses_least(ask.hash, now) {
+            Some(other) if self.has_room_instead(ask, &other) => Room::Instead(other.hash()),
+            _ => Room::Nowhere,
+        }
+    }
+
+    /// Whether the bounds leave room for all that a request may add.
+    #[inline]
+    fn has_room(&self, ask: &Ask) -> bool {
+        let rule = self.rules.get(self.rules.current(ask.tier));
+        let (is_new, adds) = match self.segments.find(ask.hash) {
+            Some(_) if is_word(rule) => return true,
+            Some(slot) => (false, read(&self.slab, slot, rule, |state| rule.heap_growth(state, ask.cost))),
+            None if is_word(rule) => (true, self.segments.growth()),
+            None => {
+                let heap = rule.heap_growth(&State::Unused, ask.cost);
+                (true, self.segments.growth() + self.slab.growth() + heap)
+            }
+        };
+        !(is_new && self.segments.len() >= self.max_keys)
+            && self.bytes().saturating_add(adds) <= self.max_bytes
+    }
+
+    /// Whether a newcomer has room where `other`, of its segment, is forgotten.
+    fn has_room_instead(&self, ask: &Ask, other: &Slot) -> bool {
+        let rule = self.rules.get(self.rules.current(ask.tier));
+        if is_word(rule) {
+            return true;
+        }
+        let (freed, adds) = match is_word(self.rules.get(other.rule())) {
+            true => (0, self.slab.growth()),
+            false => (self.slab.get(other.word).heap_bytes(), 0),
+        };
+        let adds = rule.heap_growth(&State::Unused, ask.cost).saturating_add(adds);
+        (self.bytes() - freed).saturating_add(adds) <= self.max_bytes
     }
 
     /// Of a few hundred keys, among those that could still spend, the one that is soonest as new. A key that
@@ -247,6 +304,15 @@ impl Shard {
         });
         candidates.min_by_key(|(reset_after, _)| *reset_after).map(|(_, slot)| slot)
     }
+}
+
+/// Where the charge of a request goes.
+enum Room {
+    /// To its key, new or not.
+    Here,
+    /// To its key, once the one of this hash has been forgotten.
+    Instead(u64),
+    Nowhere,
 }
 
 /// Whether a rule's states are a word that fits the slot.
@@ -269,7 +335,7 @@ fn read<T>(slab: &Slab, slot: &Slot, rule: &Rule, reader: impl FnOnce(&State) ->
 #[inline]
 fn edit<T>(slab: &mut Slab, slot: &mut Slot, rule: &Rule, change: impl FnOnce(&mut State) -> T) -> T {
     if !is_word(rule) {
-        return change(slab.get_mut(slot.word));
+        return slab.edit(slot.word, change);
     }
     let mut state = State::Bucket(Tat::from_bits(slot.word));
     let result = change(&mut state);
