@@ -40,8 +40,9 @@ use crate::{Clock, Secret};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The key that loses least is forgotten: of a few hundred, among those that could still spend, the one
-    /// soonest as new. A key that is being limited is never forgiven; where all are, the newcomer is denied.
+    /// The key that loses least is forgotten: of sixteen, among those that could still spend, the one
+    /// soonest as new. A key that is being limited is never forgiven; where a few hundred all are, the newcomer
+    /// is denied.
     #[default]
     Evict,
     /// The newcomer is denied.

@@ -132,11 +132,12 @@ impl Segments {
         result
     }
 
-    /// The keys of the segment that `hash` belongs to, at most a few hundred.
+    /// The keys of the segment that `hash` belongs to, at most a few hundred, from its place on.
     pub(crate) fn around(&self, hash: u64) -> impl Iterator<Item = &Slot> {
         let segment = &self.segments[self.place(hash)];
-        self.touch(segment.slots.len());
-        segment.iter()
+        let (before, after) = segment.slots.split_at(segment.start(hash));
+        let slots = after.iter().chain(before);
+        slots.inspect(|_| self.touch(1)).filter(|slot| !slot.is_vacant())
     }
 
     #[cfg(test)]
@@ -265,10 +266,11 @@ impl Segment {
     }
 
     /// Keeps the keys that `keep` says so of. How many went.
-    fn retain(&mut self, keep: impl FnMut(&&Slot) -> bool) -> usize {
-        let kept: Vec<Slot> = self.iter().filter(keep).copied().collect();
-        let removed = self.len - kept.len();
+    fn retain(&mut self, mut keep: impl FnMut(&Slot) -> bool) -> usize {
+        let gone = self.slots.iter_mut().filter(|slot| !slot.is_vacant() && !keep(slot));
+        let removed = gone.map(|slot| *slot = Slot::VACANT).count();
         if removed > 0 {
+            let kept: Vec<Slot> = self.iter().copied().collect();
             self.slots.fill(Slot::VACANT);
             self.len = 0;
             kept.into_iter().for_each(|slot| self.put(slot));
