@@ -1,26 +1,53 @@
 //! Where the time comes from.
 
+mod sleep;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Nanos, Timestamp};
 
-/// A monotonic clock, or one that is moved by hand.
+pub use self::sleep::Sleep;
+use self::sleep::Sleepers;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A monotonic clock, or one that is moved by hand. Clones tell the same time.
+///
+/// ```
+/// use tollgate::Clock;
+///
+/// let clock = Clock::new();
+/// let earlier = clock.now();
+/// assert!(clock.now() >= earlier);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// The processor's counter, calibrated: a third of what reading the system's clock takes.
+    /// The processor's counter, calibrated: half of what reading the system's clock takes.
     Counter {
         clock: quanta::Clock,
         start: u64,
     },
-    Hand(Arc<AtomicU64>),
+    Hand(Arc<Hand>),
+}
+
+/// A time that is moved, and who sleeps until it is moved far enough.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    now: AtomicU64,
+    sleepers: Sleepers,
 }
 
 impl Clock {
     /// A clock that starts now.
+    ///
+    /// ```
+    /// use tollgate::{Clock, Nanos, Timestamp};
+    ///
+    /// let clock = Clock::new();
+    /// assert!(clock.now().since(Timestamp::from_nanos(0)) < Nanos::new(60_000_000_000));
+    /// ```
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
         let start = clock.raw();
@@ -45,26 +72,61 @@ impl Clock {
     }
 
     /// The time since the clock's start.
+    ///
+    /// ```
+    /// use tollgate::{Clock, Timestamp};
+    ///
+    /// assert_eq!(Clock::manual().now(), Timestamp::from_nanos(0));
+    /// ```
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::Counter { clock, start } => {
                 Timestamp::from_nanos(clock.delta_as_nanos(*start, clock.raw()))
             }
-            Source::Hand(now) => Timestamp::from_nanos(now.load(Ordering::Relaxed)),
+            Source::Hand(hand) => Timestamp::from_nanos(hand.now.load(Ordering::Relaxed)),
         }
     }
 
-    /// Moves a manual clock on.
+    /// Moves a manual clock on, and wakes whoever slept until then.
+    ///
+    /// ```
+    /// use tollgate::{Clock, Nanos, Timestamp};
+    ///
+    /// let clock = Clock::manual();
+    /// clock.advance(Nanos::new(5));
+    /// assert_eq!(clock.now(), Timestamp::from_nanos(5));
+    /// ```
     ///
     /// # Panics
     ///
     /// When the clock is not a manual one.
     pub fn advance(&self, span: Nanos) {
         match &self.0 {
-            Source::Hand(now) => now.fetch_add(span.get(), Ordering::Relaxed),
+            Source::Hand(hand) => {
+                let before = hand.now.fetch_add(span.get(), Ordering::Relaxed);
+                hand.sleepers.wake(Timestamp::from_nanos(before + span.get()));
+            }
             Source::Counter { .. } => panic!("only a manual clock can be moved"),
-        };
+        }
+    }
+
+    /// Waits until the clock tells `time`, on any runtime or none: never less long, and some ten microseconds
+    /// longer at best. Ready at once if it does already. On a manual clock it waits for
+    /// [`advance`](Self::advance).
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{Clock, Nanos};
+    ///
+    /// let clock = Clock::new();
+    /// let time = clock.now().after(Nanos::new(1_000_000));
+    /// clock.sleep_until(time).await;
+    /// assert!(clock.now() >= time);
+    /// # });
+    /// ```
+    pub fn sleep_until(&self, time: Timestamp) -> Sleep {
+        Sleep::new(self.clone(), time)
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tollgate_core::{Decision, Rule, Status, Timestamp, Verdict};
 
 use crate::table::{Ask, MOST_LIMITS, Prefetcher, Settings, Stats, Table, TierId, WhenFull};
-use crate::{Clock, Permit, Secret};
+use crate::until_ready::until_ready;
+use crate::{Clock, NotReady, Permit, Secret};
 
 /// Limits each key by a rule, or by one of several.
 ///
@@ -70,6 +71,24 @@ impl Builder {
     /// ```
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.settings.max_bytes = Some(max_bytes);
+        self
+    }
+
+    /// The most requests that [wait](KeyedLimiter::until_ready) at once, for all keys together: 100 000 unless
+    /// told otherwise.
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{KeyedLimiter, NotReady, Rate, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_hour(1)?, 1)?;
+    /// let limiter = KeyedLimiter::builder(rule).max_waiting(0).build();
+    /// assert!(limiter.until_ready("alice").await.is_ok()); // nobody had to wait
+    /// assert_eq!(limiter.until_ready("alice").await, Err(NotReady::TooManyWaiting));
+    /// # Ok::<(), tollgate::RuleError>(()) }).unwrap();
+    /// ```
+    pub fn max_waiting(mut self, max_waiting: usize) -> Self {
+        self.settings.max_waiting = max_waiting;
         self
     }
 
@@ -173,6 +192,26 @@ impl KeyedLimiter {
     #[inline]
     pub fn check_at<K: Hash + ?Sized>(&self, key: &K, now: Timestamp) -> Decision {
         self.ask(key).check_at(now)
+    }
+
+    /// Waits until a request of cost 1 passes, and tells how the key stands then. See [`Request::until_ready`].
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(100)?, 1)?);
+    /// limiter.until_ready("alice").await?;
+    /// limiter.until_ready("alice").await?; // ten milliseconds later
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use: [`NotReady`].
+    pub async fn until_ready<K: Hash + ?Sized>(&self, key: &K) -> Result<Status, NotReady> {
+        let request = self.ask(key);
+        request.until_ready().await
     }
 
     /// A request to be told more: its cost, its tier.
@@ -413,6 +452,57 @@ impl Request<'_> {
         self.ask.permit = Some(table.next_permit());
         let decision = self.check();
         if decision.is_allowed() { Ok(Permit::keyed(Arc::clone(table), self.ask)) } else { Err(decision) }
+    }
+
+    /// Waits until it passes, on any runtime or none, and tells how the key stands then.
+    ///
+    /// Those who wait for a key are served in the order they came; [`check`](Self::check), which does not wait,
+    /// takes what is there. Dropping the future leaves the line; nothing has been charged then. A request that
+    /// [`check`](Self::check) would let pass after a delay waits as long. A concurrency limit is only looked at:
+    /// for a place in it there is [`until_acquired`](Self::until_acquired).
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1000)?, 10)?);
+    /// for _ in 0..3 {
+    ///     limiter.ask("alice").cost(10).until_ready().await?; // every ten milliseconds
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use: [`NotReady`].
+    pub async fn until_ready(&self) -> Result<Status, NotReady> {
+        let (table, ask) = (&self.limiter.table, &self.ask);
+        until_ready(&table.lines, &table.clock, ask.hash, |now| table.check_at_once(ask, now)).await
+    }
+
+    /// Waits until it has a permit of a concurrency limit, which is given back when it is dropped. In order and
+    /// to be dropped while it waits, as [`until_ready`](Self::until_ready) is.
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{Concurrency, KeyedLimiter};
+    ///
+    /// let limiter = KeyedLimiter::new(Concurrency::new(1, None)?);
+    /// let permit = limiter.ask("alice").until_acquired().await?;
+    /// let next = async { limiter.ask("alice").until_acquired().await.is_ok() };
+    /// assert!(futures_lite::future::zip(next, async { drop(permit) }).await.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use: [`NotReady`].
+    pub async fn until_acquired(mut self) -> Result<Permit, NotReady> {
+        let table = &self.limiter.table;
+        self.ask.permit = Some(table.next_permit());
+        let ask = &self.ask;
+        until_ready(&table.lines, &table.clock, ask.hash, |now| table.check_at_once(ask, now)).await?;
+        Ok(Permit::keyed(Arc::clone(table), self.ask))
     }
 
     /// Gives back what it was charged at `charged`, or a part of that, as

@@ -22,15 +22,25 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod adaptive_limiter;
 mod clock;
+mod fair_semaphore;
 mod keyed;
 mod limiter;
+mod line;
+#[cfg(not(any(loom_model, shuttle_model)))]
 mod lock;
+#[cfg(all(test, shuttle_model))]
+mod models;
 mod permit;
 mod secret;
+mod sync;
 mod table;
+mod until_ready;
 
-pub use clock::Clock;
+pub use adaptive_limiter::{AdaptiveLimiter, Flight};
+pub use clock::{Clock, Sleep};
+pub use fair_semaphore::{FairSemaphore, FairSemaphoreBuilder, NoSlot, Slot, SlotRequest};
 pub use keyed::{Builder, KeyedLimiter, Request, Tier, TooManyRules};
 pub use limiter::Limiter;
 pub use permit::Permit;
@@ -39,5 +49,6 @@ pub use table::{Stats, WhenFull};
 pub use tollgate_core::{
     Algorithm, Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos,
     Outcome, PermitId, Rate, Retry, Rule, RuleError, SlidingCounter, SlidingLog, Status, Timestamp,
-    TokenBucket, Verdict, adaptive,
+    TokenBucket, Verdict, Weight, adaptive,
 };
+pub use until_ready::NotReady;

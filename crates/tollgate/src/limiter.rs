@@ -3,12 +3,14 @@
 mod cell;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Decision, PermitId, Rule, State, Status, Timestamp};
 
 use self::cell::Cell;
-use crate::{Clock, Permit};
+use crate::line::{Lines, MOST_WAITING};
+use crate::sync::{AtomicU64, Ordering};
+use crate::until_ready::until_ready;
+use crate::{Clock, NotReady, Permit};
 
 /// Limits everybody together by one rule.
 ///
@@ -37,8 +39,12 @@ pub struct Limiter {
 pub(crate) struct Sole {
     cell: Cell,
     clock: Clock,
+    line: Lines,
     permits: AtomicU64, // given so far
 }
+
+/// The one key.
+const SOLE: u64 = 0;
 
 impl Limiter {
     /// A limiter that nobody has used yet.
@@ -61,7 +67,8 @@ impl Limiter {
     /// ```
     pub fn with_clock(rule: impl Into<Rule>, clock: Clock) -> Self {
         let cell = Cell::new(rule.into());
-        Self { sole: Arc::new(Sole { cell, clock, permits: AtomicU64::new(0) }) }
+        let line = Lines::new(MOST_WAITING);
+        Self { sole: Arc::new(Sole { cell, clock, line, permits: AtomicU64::new(0) }) }
     }
 
     /// Decides a request of cost 1, now.
@@ -176,9 +183,77 @@ impl Limiter {
     ///
     /// The decision, when it is denied.
     pub fn acquire_n(&self, cost: u64) -> Result<Permit, Decision> {
-        let id = PermitId(self.sole.permits.fetch_add(1, Ordering::Relaxed));
+        let id = self.sole.next_permit();
         let decision = self.sole.cell.check(cost, Some(id), self.sole.clock.now());
         if decision.is_allowed() { Ok(Permit::sole(Arc::clone(&self.sole), id)) } else { Err(decision) }
+    }
+
+    /// Waits until a request of cost 1 passes, on any runtime or none, and tells how the limiter stands then.
+    ///
+    /// Those who wait are served in the order they came, up to 100 000 at once; [`check`](Self::check), which does
+    /// not wait, takes what is there. Dropping the future leaves the line; nothing has been charged then. A request
+    /// that [`check`](Self::check) would let pass after a delay waits as long. A concurrency limit is only looked
+    /// at: for a place in it there is [`until_acquired`](Self::until_acquired).
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(100)?, 1)?);
+    /// limiter.until_ready().await?;
+    /// limiter.until_ready().await?; // ten milliseconds later
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use: [`NotReady`].
+    pub async fn until_ready(&self) -> Result<Status, NotReady> {
+        self.until_n_ready(1).await
+    }
+
+    /// Waits until a request of any cost passes, as [`until_ready`](Self::until_ready) does. Cost 0 passes when
+    /// it has become first in line.
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{Limiter, NotReady, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(1000)?, 10)?);
+    /// limiter.until_n_ready(10).await?;
+    /// limiter.until_n_ready(10).await?; // ten milliseconds later
+    /// assert_eq!(limiter.until_n_ready(11).await, Err(NotReady::Never));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use: [`NotReady`].
+    pub async fn until_n_ready(&self, cost: u64) -> Result<Status, NotReady> {
+        self.sole.until_ready(cost, None).await
+    }
+
+    /// Waits until it has a permit of a concurrency limit, which is given back when it is dropped. In order and to
+    /// be dropped while it waits, as [`until_ready`](Self::until_ready) is.
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{Concurrency, Limiter};
+    ///
+    /// let limiter = Limiter::new(Concurrency::new(1, None)?);
+    /// let permit = limiter.until_acquired().await?;
+    /// let next = async { limiter.until_acquired().await.is_ok() };
+    /// assert!(futures_lite::future::zip(next, async { drop(permit) }).await.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use: [`NotReady`].
+    pub async fn until_acquired(&self) -> Result<Permit, NotReady> {
+        let id = self.sole.next_permit();
+        self.sole.until_ready(1, Some(id)).await?;
+        Ok(Permit::sole(Arc::clone(&self.sole), id))
     }
 
     /// What remains, and when the limiter is as new. Charges nothing.
@@ -231,7 +306,9 @@ impl Limiter {
     /// ```
     pub fn refund(&self, cost: u64, charged: Timestamp) -> u64 {
         let now = self.sole.clock.now();
-        self.sole.cell.edit(|rule, state| rule.refund(state, cost, charged, now))
+        let given = self.sole.cell.edit(|rule, state| rule.refund(state, cost, charged, now));
+        self.sole.line.call(SOLE);
+        given
     }
 
     /// Makes the limiter as new. Permits that are held stay usable and no longer count.
@@ -247,6 +324,7 @@ impl Limiter {
     /// ```
     pub fn reset(&self) {
         self.sole.cell.edit(|_, state| *state = State::Unused);
+        self.sole.line.call(SOLE);
     }
 
     /// Changes the rule for all clones. The limiter keeps its tokens, or its count: nobody gets a fresh burst.
@@ -263,6 +341,7 @@ impl Limiter {
     /// ```
     pub fn set_rule(&self, rule: impl Into<Rule>) {
         self.sole.cell.set_rule(rule.into(), self.sole.clock.now());
+        self.sole.line.call(SOLE);
     }
 
     /// Where the time comes from.
@@ -280,14 +359,33 @@ impl Limiter {
     }
 }
 
+#[cfg(test)]
+impl Limiter {
+    pub(crate) fn waiting(&self) -> usize {
+        self.sole.line.waiting()
+    }
+}
+
 impl Sole {
     /// Takes a permit back. False if it was not held any more.
     pub(crate) fn release(&self, id: PermitId) -> bool {
         let now = self.clock.now();
-        self.cell.edit(|rule, state| match (rule, state) {
+        let was_held = self.cell.edit(|rule, state| match (rule, state) {
             (Rule::Concurrency(rule), State::Permits(permits)) => rule.release(permits, id, now),
             _ => false, // it has another algorithm by now
-        })
+        });
+        self.line.call(SOLE);
+        was_held
+    }
+
+    /// An id that no permit has had.
+    fn next_permit(&self) -> PermitId {
+        PermitId(self.permits.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn until_ready(&self, cost: u64, permit: Option<PermitId>) -> Result<Status, NotReady> {
+        let check = |now| self.cell.check_at_once(cost, permit, now);
+        until_ready(&self.line, &self.clock, SOLE, check).await
     }
 }
 

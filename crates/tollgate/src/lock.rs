@@ -4,23 +4,18 @@
 //! what counts is taking and leaving it: leaving it is a plain store here, where a lock that puts threads
 //! to sleep must look for sleepers with a second atomic exchange. Nothing of the caller's runs under it.
 
-#[cfg(not(models))]
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 /// A value that one thread at a time can reach.
-#[cfg(not(models))]
 #[derive(Debug)]
 pub(crate) struct Lock<T>(SpinMutex<T>);
 
-#[cfg(not(models))]
 pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T>;
 
 /// Pauses before a thread that waits lets others run: some ten microseconds. Whoever holds the lock so long
 /// has most likely lost the processor, which spinning would keep from it.
-#[cfg(not(models))]
 const MOST_PAUSES: u32 = 256;
 
-#[cfg(not(models))]
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(SpinMutex::new(value))
@@ -54,24 +49,5 @@ impl<T> Lock<T> {
                 std::thread::yield_now();
             }
         }
-    }
-}
-
-/// Where loom tries every order of what threads do, the lock is one that it knows.
-#[cfg(models)]
-#[derive(Debug)]
-pub(crate) struct Lock<T>(loom::sync::Mutex<T>);
-
-#[cfg(models)]
-pub(crate) type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
-
-#[cfg(models)]
-impl<T> Lock<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(loom::sync::Mutex::new(value))
-    }
-
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
-        self.0.lock().expect("nobody panics while holding it")
     }
 }

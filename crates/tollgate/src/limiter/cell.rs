@@ -1,13 +1,9 @@
 //! One state that many threads charge.
 
-#[cfg(models)]
-use loom::sync::atomic::{AtomicU64, Ordering};
-#[cfg(not(models))]
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tollgate_core::{Algorithm, Decision, PermitId, Rule, State, Tat, Timestamp};
 
-use crate::lock::Lock;
+use crate::sync::{AtomicU64, Lock, Ordering};
+use crate::until_ready::at_once;
 
 /// A rule and the state of its one key.
 ///
@@ -53,6 +49,17 @@ impl Cell {
             Some(decision) => decision,
             None => self.check_locked(cost, permit, now),
         }
+    }
+
+    /// [`check`](Self::check), but denies what would have to be held back, until it would not.
+    pub(super) fn check_at_once(&self, cost: u64, permit: Option<PermitId>, now: Timestamp) -> Decision {
+        self.edit(|rule, state| {
+            let outcome = at_once(rule.test(state, cost, now));
+            if outcome.is_allowed() && (permit.is_some() || !matches!(rule, Rule::Concurrency(_))) {
+                rule.spend(state, permit.unwrap_or(PermitId(0)), cost, now);
+            }
+            Decision { outcome, status: rule.status(state, now) }
+        })
     }
 
     /// Changes the state, or only looks at it.
@@ -117,5 +124,5 @@ impl Cell {
     }
 }
 
-#[cfg(all(test, models))]
+#[cfg(all(test, loom_model))]
 mod models;

@@ -8,9 +8,7 @@ mod slab;
 mod slot;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use tollgate_core::{Decision, Outcome, PermitId, Plan, Rule, Status, Timestamp, Verdict, decide_all};
 
 pub(crate) use self::prefetch::Prefetcher;
@@ -18,7 +16,8 @@ use self::rules::Rules;
 pub(crate) use self::rules::TierId;
 pub(crate) use self::shard::Ask;
 use self::shard::Shard;
-use crate::lock::{Guard, Lock};
+use crate::line::{Lines, MOST_WAITING};
+use crate::sync::{AtomicU64, Guard, Lock, Mutex, Ordering};
 use crate::{Clock, Secret};
 
 /// What becomes of a new key when as many as may be are remembered, and all of them are in use; and of one that
@@ -73,6 +72,7 @@ pub struct Stats {
 pub(crate) struct Settings {
     pub(crate) max_keys: usize,
     pub(crate) max_bytes: Option<usize>,
+    pub(crate) max_waiting: usize,
     pub(crate) when_full: WhenFull,
     pub(crate) clock: Clock,
     pub(crate) secret: Secret,
@@ -83,6 +83,7 @@ impl Default for Settings {
         Self {
             max_keys: 10_000_000,
             max_bytes: None,
+            max_waiting: MOST_WAITING,
             when_full: WhenFull::default(),
             clock: Clock::new(),
             secret: Secret::random(),
@@ -96,6 +97,7 @@ pub(crate) struct Table {
     shards: Box<[Padded]>,
     pub(crate) clock: Clock,
     pub(crate) secret: Secret,
+    pub(crate) lines: Lines,  // before its keys
     rules: Mutex<Arc<Rules>>, // as every shard has them, or is about to
     permits: AtomicU64,       // given so far
 }
@@ -125,6 +127,7 @@ impl Table {
             shards: (0..shards).map(shard).collect(),
             clock: settings.clock,
             secret: settings.secret,
+            lines: Lines::new(settings.max_waiting),
             rules: Mutex::default(),
             permits: AtomicU64::new(0),
         }
@@ -155,13 +158,22 @@ impl Table {
         self.shard(ask.hash).lock().status(ask, now)
     }
 
+    /// As [`check`](Self::check), but denies what would have to be held back, until it would not.
+    pub(crate) fn check_at_once(&self, ask: &Ask, now: Timestamp) -> Decision {
+        self.shard(ask.hash).lock().check_at_once(ask, now)
+    }
+
     pub(crate) fn reset(&self, hash: u64) -> bool {
-        self.shard(hash).lock().reset(hash)
+        let was_there = self.shard(hash).lock().reset(hash);
+        self.lines.call(hash);
+        was_there
     }
 
     /// Gives back what was charged, as far as it still counts. How much that is.
     pub(crate) fn refund(&self, ask: &Ask, charged: Timestamp, now: Timestamp) -> u64 {
-        self.shard(ask.hash).lock().refund(ask, charged, now)
+        let given = self.shard(ask.hash).lock().refund(ask, charged, now);
+        self.lines.call(ask.hash);
+        given
     }
 
     /// Decides several asks at one instant, all or nothing: every shard they touch is locked, in order.
@@ -180,7 +192,9 @@ impl Table {
 
     /// Gives a permit back. False if it was not held any more.
     pub(crate) fn release(&self, ask: &Ask, now: Timestamp) -> bool {
-        self.shard(ask.hash).lock().release(ask, now)
+        let was_held = self.shard(ask.hash).lock().release(ask, now);
+        self.lines.call(ask.hash);
+        was_held
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -210,6 +224,8 @@ impl Table {
         for shard in &self.shards {
             shard.0.lock().rules = Arc::clone(&current);
         }
+        drop(current);
+        self.lines.call_all();
         Some(result)
     }
 

@@ -10,6 +10,7 @@ use super::rules::{Rules, TierId};
 use super::segments::Segments;
 use super::slab::Slab;
 use super::slot::Slot;
+use crate::until_ready::at_once;
 
 /// A key of one limiter, by hash, and what is asked of it.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +70,21 @@ impl Shard {
             slot.word = tat.to_bits();
             return decision;
         }
+        self.decide(ask, now, |outcome| outcome)
+    }
+
+    /// [`check`](Self::check), but denies what would have to be held back, until it would not.
+    pub(crate) fn check_at_once(&mut self, ask: &Ask, now: Timestamp) -> Decision {
+        self.decide(ask, now, at_once)
+    }
+
+    fn decide(&mut self, ask: &Ask, now: Timestamp, judge: impl Fn(Outcome) -> Outcome) -> Decision {
         self.prepare(ask, now);
         let (outcome, room) = self.test_with_room(ask, now);
-        if let Some(room) = room {
+        let outcome = judge(outcome);
+        if let Some(room) = room
+            && outcome.is_allowed()
+        {
             self.spend_into(room, ask, now);
         }
         self.note_touched();

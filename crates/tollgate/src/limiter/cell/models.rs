@@ -1,4 +1,4 @@
-//! Every order in which threads may reach the cell, tried by loom: `./test` runs them with `--cfg models`.
+//! Every order in which threads may reach the cell, tried by loom: see `sync.rs`.
 
 use loom::sync::Arc;
 use loom::thread;

@@ -1,0 +1,204 @@
+//! As many in flight as the work can bear.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use tollgate_core::Timestamp;
+use tollgate_core::adaptive::{Controller, Sample};
+
+use crate::sync::Mutex;
+use crate::{FairSemaphore, FairSemaphoreBuilder, NoSlot, Slot};
+
+/// Finds how many requests may be in flight from how long they take and whether they are dropped, and shares the
+/// places between tenants.
+///
+/// The controller is one of [`adaptive`](crate::adaptive): [`Gradient2`](crate::adaptive::Gradient2) and
+/// [`Vegas`](crate::adaptive::Vegas) learn from latency, [`Aimd`](crate::adaptive::Aimd) from drops alone. Each
+/// request says how it ended: [success](Flight::success), [dropped](Flight::dropped) for want of capacity, or
+/// [ignore](Flight::ignore) where that says nothing of the load. Clones share everything.
+///
+/// ```
+/// # futures_lite::future::block_on(async {
+/// use std::time::Duration;
+/// use tollgate::AdaptiveLimiter;
+/// use tollgate::adaptive::{Aimd, Bounds};
+///
+/// let aimd = Aimd::new(10, Bounds::new(1, 100)?, 900, Duration::from_secs(5))?;
+/// let limiter = AdaptiveLimiter::new(aimd);
+/// let flight = limiter.acquire("acme", 1).await?;
+/// // the upstream refuses, being overloaded
+/// flight.dropped();
+/// assert_eq!(limiter.limit(), 9);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct AdaptiveLimiter {
+    semaphore: FairSemaphore,
+    controller: Arc<Mutex<Box<dyn Controller + Send>>>,
+}
+
+impl AdaptiveLimiter {
+    /// A limiter in which 100 000 may wait.
+    pub fn new(controller: impl Controller + Send + 'static) -> Self {
+        FairSemaphore::builder(0).build_adaptive(controller)
+    }
+
+    /// Waits for a place, on any runtime or none, as [`FairSemaphore::acquire`] does.
+    ///
+    /// # Errors
+    ///
+    /// When too many wait already.
+    pub async fn acquire<K: Hash + ?Sized>(&self, tenant: &K, cost: u64) -> Result<Flight, NoSlot> {
+        let slot = self.semaphore.acquire(tenant, cost).await?;
+        Ok(self.begin(slot))
+    }
+
+    /// A place, if one is free and nobody waits.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    ///
+    /// let limiter = AdaptiveLimiter::new(Vegas::new(1, Bounds::new(1, 100)?, 42));
+    /// let flight = limiter.try_acquire("acme", 1).unwrap();
+    /// assert!(limiter.try_acquire("globex", 1).is_none());
+    /// flight.success();
+    /// assert!(limiter.try_acquire("globex", 1).is_some());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn try_acquire<K: Hash + ?Sized>(&self, tenant: &K, cost: u64) -> Option<Flight> {
+        self.semaphore.try_acquire(tenant, cost).map(|slot| self.begin(slot))
+    }
+
+    /// How many may be in flight now.
+    pub fn limit(&self) -> u64 {
+        self.controller.lock().limit()
+    }
+
+    /// The slots it moves the number of: to ask with a weight or a deadline ([`begin`](Self::begin)), to see how
+    /// many wait. Their number is the controller's: what [`FairSemaphore::set_slots`] sets holds until the next
+    /// request ends.
+    pub const fn semaphore(&self) -> &FairSemaphore {
+        &self.semaphore
+    }
+
+    /// Begins a request with a slot of [`semaphore`](Self::semaphore).
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    /// use tollgate::{AdaptiveLimiter, Weight};
+    ///
+    /// let limiter = AdaptiveLimiter::new(Vegas::new(20, Bounds::new(1, 100)?, 42));
+    /// let slot = limiter.semaphore().ask("acme").weight(Weight::new(8).unwrap()).acquire().await?;
+    /// limiter.begin(slot).success();
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn begin(&self, slot: Slot) -> Flight {
+        let began = self.semaphore.clock().now();
+        Flight { limiter: self.clone(), slot, began }
+    }
+
+    fn observe(&self, began: Timestamp, dropped: bool) {
+        let rtt = self.semaphore.clock().now().since(began).into();
+        self.semaphore.set_slots_by(|in_use| {
+            let mut controller = self.controller.lock();
+            controller.observe(Sample { rtt, in_flight: in_use as u64, dropped });
+            slots(controller.limit())
+        });
+    }
+}
+
+fn slots(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+impl FairSemaphoreBuilder {
+    /// Makes a limiter whose number of slots is the controller's, whatever the builder began with.
+    ///
+    /// ```
+    /// use tollgate::FairSemaphore;
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    ///
+    /// let vegas = Vegas::new(20, Bounds::new(1, 100)?, 42);
+    /// let limiter = FairSemaphore::builder(0).max_waiting_each(50).build_adaptive(vegas);
+    /// assert_eq!(limiter.limit(), 20);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn build_adaptive(self, controller: impl Controller + Send + 'static) -> AdaptiveLimiter {
+        let semaphore = self.build();
+        semaphore.set_slots(slots(controller.limit()));
+        AdaptiveLimiter { semaphore, controller: Arc::new(Mutex::new(Box::new(controller))) }
+    }
+}
+
+impl fmt::Debug for AdaptiveLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdaptiveLimiter").field("limit", &self.limit()).finish_non_exhaustive()
+    }
+}
+
+/// A request in flight. It says how it ended; dropped without a word, it is [ignored](Self::ignore).
+#[must_use = "a request that is not kept has ended at once, and nothing is learnt from it"]
+pub struct Flight {
+    limiter: AdaptiveLimiter,
+    slot: Slot,
+    began: Timestamp,
+}
+
+impl Flight {
+    /// It was answered: how long that took is learnt.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Aimd, Bounds};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = AdaptiveLimiter::new(Aimd::new(1, Bounds::new(1, 100)?, 900, Duration::from_secs(5))?);
+    /// limiter.try_acquire("acme", 1).unwrap().success();
+    /// assert_eq!(limiter.limit(), 2); // it was as many as might be in flight, and went well
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn success(self) {
+        self.limiter.observe(self.began, false);
+    }
+
+    /// It was refused, or timed out, for want of capacity: the limit goes down.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Aimd, Bounds};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = AdaptiveLimiter::new(Aimd::new(50, Bounds::new(1, 100)?, 900, Duration::from_secs(5))?);
+    /// limiter.try_acquire("acme", 1).unwrap().dropped();
+    /// assert_eq!(limiter.limit(), 45);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn dropped(self) {
+        self.limiter.observe(self.began, true);
+    }
+
+    /// It ended in a way that says nothing of the load, such as a client that left or a request that was wrong.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    ///
+    /// let limiter = AdaptiveLimiter::new(Vegas::new(20, Bounds::new(1, 100)?, 42));
+    /// limiter.try_acquire("acme", 1).unwrap().ignore();
+    /// assert_eq!(limiter.limit(), 20);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn ignore(self) {}
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flight").field("began", &self.began).field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

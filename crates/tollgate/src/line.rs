@@ -1,0 +1,161 @@
+//! Who waits for which key, first come first served.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+
+/// As many as may wait before a limiter, unless it was told otherwise.
+pub(crate) const MOST_WAITING: usize = 100_000;
+
+/// The lines before all keys of a table.
+///
+/// Only the first of a line asks for its key; it alone has a timer. Those behind it are woken when they have
+/// become first. So whoever waits costs nothing but a place, and nobody overtakes.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    places: Mutex<Places>,
+    waiting: AtomicUsize, // as many as there are places: to see without the lock that nobody waits
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    by_key: BTreeMap<(u64, u64), Waiter>, // by key and arrival
+    arrivals: u64,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    waker: Option<Waker>,
+    is_called: bool, // the key may have changed for the better since it was last asked
+}
+
+/// A place in a line, left when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    lines: &'a Lines,
+    key: u64,
+    arrival: u64,
+}
+
+impl Lines {
+    /// In which `most` may wait in all.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { places: Mutex::default(), waiting: AtomicUsize::new(0), most }
+    }
+
+    /// Whether nobody waits for the key.
+    pub(crate) fn is_empty(&self, key: u64) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0 || self.places.lock().first(key).is_none()
+    }
+
+    /// Takes a place at the end of the line. None where as many wait as may.
+    pub(crate) fn join(&self, key: u64) -> Option<Place<'_>> {
+        let mut places = self.places.lock();
+        if places.by_key.len() >= self.most {
+            return None;
+        }
+        let arrival = places.arrivals;
+        places.arrivals += 1;
+        places.by_key.insert((key, arrival), Waiter::default());
+        self.waiting.store(places.by_key.len(), Ordering::Relaxed);
+        Some(Place { lines: self, key, arrival })
+    }
+
+    /// Has the first in line ask again: the key has changed for the better otherwise than by time.
+    ///
+    /// Nobody is missed where the caller changed the key under a lock that is also taken to ask: who asked before
+    /// that change had joined before, and is seen here.
+    pub(crate) fn call(&self, key: u64) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            let waker = self.places.lock().call(key);
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Has the first of every line ask again.
+    pub(crate) fn call_all(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            let mut places = self.places.lock();
+            let keys: Vec<u64> = places.firsts().collect();
+            let wakers: Vec<Waker> = keys.into_iter().filter_map(|key| places.call(key)).collect();
+            drop(places);
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        assert_eq!(self.waiting.load(Ordering::Relaxed), self.places.lock().by_key.len());
+        self.places.lock().by_key.len()
+    }
+}
+
+impl Places {
+    fn first(&self, key: u64) -> Option<u64> {
+        self.by_key.range((key, 0)..=(key, u64::MAX)).next().map(|(&(_, arrival), _)| arrival)
+    }
+
+    /// The keys for which anybody waits.
+    fn firsts(&self) -> impl Iterator<Item = u64> {
+        let mut last = None;
+        self.by_key.keys().filter_map(move |&(key, _)| (last.replace(key) != Some(key)).then_some(key))
+    }
+
+    /// Marks the first in line as called, and hands out its waker.
+    fn call(&mut self, key: u64) -> Option<Waker> {
+        let (_, waiter) = self.by_key.range_mut((key, 0)..=(key, u64::MAX)).next()?;
+        waiter.is_called = true;
+        waiter.waker.take()
+    }
+}
+
+impl Place<'_> {
+    /// Waits until nobody is before.
+    pub(crate) async fn first(&self) {
+        poll_fn(|context| {
+            let mut places = self.lines.places.lock();
+            if places.first(self.key) == Some(self.arrival) {
+                return Poll::Ready(());
+            }
+            self.wait(&mut places, context)
+        })
+        .await;
+    }
+
+    /// Ready if it has been called since it was last ready.
+    pub(crate) fn poll_called(&self, context: &Context<'_>) -> Poll<()> {
+        let mut places = self.lines.places.lock();
+        let waiter = places.by_key.get_mut(&(self.key, self.arrival)).expect(TAKEN);
+        if std::mem::take(&mut waiter.is_called) {
+            return Poll::Ready(());
+        }
+        self.wait(&mut places, context)
+    }
+
+    fn wait(&self, places: &mut Places, context: &Context<'_>) -> Poll<()> {
+        let waiter = places.by_key.get_mut(&(self.key, self.arrival)).expect(TAKEN);
+        waiter.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+const TAKEN: &str = "a place is taken until it is dropped";
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut places = self.lines.places.lock();
+        let was_first = places.first(self.key) == Some(self.arrival);
+        let own = places.by_key.remove(&(self.key, self.arrival));
+        self.lines.waiting.store(places.by_key.len(), Ordering::Relaxed);
+        let next = if was_first { places.call(self.key) } else { None };
+        drop(places);
+        drop(own); // its waker may run the caller's code, as waking may: not under the lock
+        next.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(all(test, loom_model))]
+mod models;

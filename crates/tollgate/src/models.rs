@@ -1,0 +1,146 @@
+//! Those who wait, in many orders of what may happen at once, tried by shuttle: see `sync.rs`. A wake-up that is
+//! lost leaves somebody waiting for ever, which shuttle reports as a deadlock.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use shuttle::future::{block_on, spawn};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::RandomScheduler;
+use shuttle::{Config, MaxSteps, Runner};
+use tollgate_core::adaptive::{Aimd, Bounds};
+use tollgate_core::{Concurrency, Nanos, Rate, TokenBucket};
+
+use crate::{AdaptiveLimiter, Clock, FairSemaphore, Limiter};
+
+const SECOND: Nanos = Nanos::new(1_000_000_000);
+
+/// Few who wait, in many orders; and as many as are promised, in some.
+fn check(model: impl Fn(usize) + Copy + Send + Sync + 'static) {
+    for (n, orders) in [(4, 3000), (1000, 3)] {
+        let mut config = Config::new();
+        config.max_steps = MaxSteps::FailAfter(20_000_000);
+        Runner::new(RandomScheduler::new(orders), config).run(move || model(n));
+    }
+}
+
+/// The future's output, unless it is dropped before: half of them are, after having been asked a few times.
+async fn or_dropped<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut patience = thread_rng().gen_bool(0.5).then(|| thread_rng().gen_range(1..4));
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        match &mut patience {
+            None => {}
+            Some(0) => return Poll::Ready(None),
+            Some(left) => {
+                *left -= 1;
+                context.waker().wake_by_ref();
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Runs `n` of a task at once, and waits for all of them.
+fn run<F: Future<Output = ()> + Send + 'static>(n: usize, task: impl Fn() -> F) {
+    let tasks: Vec<_> = (0..n).map(|_| spawn(task())).collect();
+    tasks.into_iter().for_each(|task| block_on(task).unwrap());
+}
+
+#[test]
+fn dropping_those_who_wait_for_a_rate_loses_no_wake_up() {
+    check(|n| {
+        let rule = TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap();
+        let (limiter, served) = (Limiter::with_clock(rule, Clock::manual()), Arc::new(AtomicUsize::new(0)));
+        // The time goes on until everybody has been served or dropped.
+        let (clock, ended) = (limiter.clock().clone(), Arc::new(AtomicUsize::new(0)));
+        let time = shuttle::thread::spawn({
+            let (clock, ended) = (clock.clone(), Arc::clone(&ended));
+            move || {
+                while ended.load(Ordering::Relaxed) < n {
+                    shuttle::thread::yield_now();
+                    clock.advance(SECOND);
+                }
+            }
+        });
+        run(n, || {
+            let (limiter, served, ended) = (limiter.clone(), Arc::clone(&served), Arc::clone(&ended));
+            async move {
+                if or_dropped(limiter.until_ready()).await.is_some() {
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        time.join().unwrap();
+        assert_eq!(limiter.waiting(), 0);
+        // Nobody was served without a token, and nobody was charged who was not served.
+        let seconds = usize::try_from(clock.now().as_nanos() / SECOND.get()).unwrap();
+        assert!(served.load(Ordering::Relaxed) <= 1 + seconds);
+        clock.advance(SECOND);
+        assert_eq!(limiter.peek().reset_after, Nanos::ZERO);
+    });
+}
+
+#[test]
+fn dropping_those_who_wait_for_a_permit_leaves_no_place_taken() {
+    check(|n| {
+        let limiter = Limiter::with_clock(Concurrency::new(2, None).unwrap(), Clock::manual());
+        run(n, || {
+            let limiter = limiter.clone();
+            async move {
+                let permit = or_dropped(limiter.until_acquired()).await;
+                shuttle::future::yield_now().await;
+                drop(permit);
+            }
+        });
+        assert_eq!((limiter.waiting(), limiter.remaining()), (0, 2));
+    });
+}
+
+#[test]
+fn dropping_those_who_wait_for_a_slot_leaves_no_slot_taken() {
+    check(|n| {
+        let semaphore = FairSemaphore::builder(2).clock(Clock::manual()).build();
+        run(n, || {
+            let semaphore = semaphore.clone();
+            async move {
+                let tenant = thread_rng().gen_range(0..3);
+                let slot = or_dropped(semaphore.acquire(&tenant, 1)).await;
+                shuttle::future::yield_now().await;
+                assert!(semaphore.slots_in_use() <= 2);
+                drop(slot);
+            }
+        });
+        assert_eq!((semaphore.waiting(), semaphore.slots_in_use()), (0, 0));
+    });
+}
+
+#[test]
+fn a_limit_that_moves_strands_nobody() {
+    check(|n| {
+        let aimd = Aimd::new(2, Bounds::new(1, 3).unwrap(), 500, std::time::Duration::from_secs(1)).unwrap();
+        let limiter: AdaptiveLimiter = FairSemaphore::builder(0).clock(Clock::manual()).build_adaptive(aimd);
+        run(n, || {
+            let limiter = limiter.clone();
+            async move {
+                let Some(flight) = or_dropped(limiter.acquire("a", 1)).await else { return };
+                let flight = flight.unwrap();
+                shuttle::future::yield_now().await;
+                match thread_rng().gen_range(0..3) {
+                    0 => flight.success(),
+                    1 => flight.dropped(),
+                    _ => flight.ignore(),
+                }
+            }
+        });
+        assert_eq!((limiter.semaphore().waiting(), limiter.semaphore().slots_in_use()), (0, 0));
+    });
+}
