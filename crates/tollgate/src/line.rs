@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
-use crate::sync::{AtomicUsize, Mutex, Ordering};
+use crate::sync::{AtomicUsize, Mutex, Ordering, fence};
 
 /// As many as may wait before a limiter, unless it was told otherwise.
 pub(crate) const MOST_WAITING: usize = 100_000;
@@ -61,15 +61,17 @@ impl Lines {
         places.arrivals += 1;
         places.by_key.insert((key, arrival), Waiter::default());
         self.waiting.store(places.by_key.len(), Ordering::Relaxed);
+        fence(Ordering::SeqCst); // see `call`
         Some(Place { lines: self, key, arrival })
     }
 
     /// Has the first in line ask again: the key has changed for the better otherwise than by time.
     ///
-    /// Nobody is missed where the caller changed the key under a lock that is also taken to ask: who asked before
-    /// that change had joined before, and is seen here.
+    /// Nobody is missed, though the lock is not taken where nobody waits: whoever waits has joined and then asked,
+    /// whoever calls has changed the key and then looks. Of the two fences in between one comes first, so that
+    /// either the change is seen by who asks, or who waits is seen here.
     pub(crate) fn call(&self, key: u64) {
-        if self.waiting.load(Ordering::Relaxed) > 0 {
+        if self.is_waited_for() {
             let waker = self.places.lock().call(key);
             waker.into_iter().for_each(Waker::wake);
         }
@@ -77,13 +79,18 @@ impl Lines {
 
     /// Has the first of every line ask again.
     pub(crate) fn call_all(&self) {
-        if self.waiting.load(Ordering::Relaxed) > 0 {
+        if self.is_waited_for() {
             let mut places = self.places.lock();
             let keys: Vec<u64> = places.firsts().collect();
             let wakers: Vec<Waker> = keys.into_iter().filter_map(|key| places.call(key)).collect();
             drop(places);
             wakers.into_iter().for_each(Waker::wake);
         }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     #[cfg(test)]

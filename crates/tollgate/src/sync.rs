@@ -8,7 +8,7 @@ pub(crate) use self::real::*;
 
 #[cfg(not(any(loom_model, shuttle_model)))]
 mod real {
-    pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
     pub(crate) use parking_lot::Mutex;
 
@@ -25,7 +25,7 @@ mod checked {
     #[cfg(shuttle_model)]
     use shuttle::sync;
     pub(crate) use sync::MutexGuard as Guard;
-    pub(crate) use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
     pub(crate) use Mutex as Lock;
 
