@@ -40,11 +40,31 @@ pub struct AdaptiveLimiter {
 
 impl AdaptiveLimiter {
     /// A limiter in which 100 000 may wait.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    ///
+    /// let limiter = AdaptiveLimiter::new(Vegas::new(20, Bounds::new(1, 100)?, 42));
+    /// assert_eq!(limiter.limit(), 20);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
     pub fn new(controller: impl Controller + Send + 'static) -> Self {
         FairSemaphore::builder(0).build_adaptive(controller)
     }
 
     /// Waits for a place, on any runtime or none, as [`FairSemaphore::acquire`] does.
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    ///
+    /// let limiter = AdaptiveLimiter::new(Vegas::new(20, Bounds::new(1, 100)?, 42));
+    /// let flight = limiter.acquire("acme", 1).await?;
+    /// flight.success();
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -72,6 +92,15 @@ impl AdaptiveLimiter {
     }
 
     /// How many may be in flight now.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    ///
+    /// let limiter = AdaptiveLimiter::new(Vegas::new(500, Bounds::new(1, 100)?, 42));
+    /// assert_eq!(limiter.limit(), 100); // held within the bounds from the start
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
     pub fn limit(&self) -> u64 {
         self.controller.lock().limit()
     }
@@ -79,6 +108,17 @@ impl AdaptiveLimiter {
     /// The slots it moves the number of: to ask with a weight or a deadline ([`begin`](Self::begin)), to see how
     /// many wait. Their number is the controller's: what [`FairSemaphore::set_slots`] sets holds until the next
     /// request ends.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    ///
+    /// let limiter = AdaptiveLimiter::new(Vegas::new(20, Bounds::new(1, 100)?, 42));
+    /// let flight = limiter.try_acquire("acme", 1).unwrap();
+    /// assert_eq!(limiter.semaphore().slots_in_use(), 1);
+    /// # drop(flight);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
     pub const fn semaphore(&self) -> &FairSemaphore {
         &self.semaphore
     }
@@ -140,6 +180,21 @@ impl fmt::Debug for AdaptiveLimiter {
 }
 
 /// A request in flight. It says how it ended; dropped without a word, it is [ignored](Self::ignore).
+///
+/// ```
+/// use tollgate::AdaptiveLimiter;
+/// use tollgate::adaptive::{Bounds, Vegas};
+///
+/// let limiter = AdaptiveLimiter::new(Vegas::new(20, Bounds::new(1, 100)?, 42));
+/// let flight = limiter.try_acquire("acme", 1).unwrap();
+/// let answer: Result<u16, ()> = Ok(200); // of the upstream
+/// match answer {
+///     Ok(503) | Err(()) => flight.dropped(),
+///     Ok(400..500) => flight.ignore(), // refused for what it was, not for want of capacity
+///     Ok(_) => flight.success(),
+/// }
+/// # Ok::<(), tollgate::RuleError>(())
+/// ```
 #[must_use = "a request that is not kept has ended at once, and nothing is learnt from it"]
 pub struct Flight {
     limiter: AdaptiveLimiter,

@@ -48,6 +48,14 @@ const SOLE: u64 = 0;
 
 impl Limiter {
     /// A limiter that nobody has used yet.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// assert_eq!(limiter.remaining(), 10);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
     pub fn new(rule: impl Into<Rule>) -> Self {
         Self::with_clock(rule, Clock::new())
     }

@@ -105,6 +105,11 @@ impl Places {
         self.by_key.range((key, 0)..=(key, u64::MAX)).next().map(|(&(_, arrival), _)| arrival)
     }
 
+    fn waiter(&mut self, place: &Place<'_>) -> &mut Waiter {
+        let waiter = self.by_key.get_mut(&(place.key, place.arrival));
+        waiter.expect("a place is taken until it is dropped")
+    }
+
     /// The keys for which anybody waits.
     fn firsts(&self) -> impl Iterator<Item = u64> {
         let mut last = None;
@@ -122,34 +127,28 @@ impl Places {
 impl Place<'_> {
     /// Waits until nobody is before.
     pub(crate) async fn first(&self) {
-        poll_fn(|context| {
-            let mut places = self.lines.places.lock();
-            if places.first(self.key) == Some(self.arrival) {
-                return Poll::Ready(());
-            }
-            self.wait(&mut places, context)
-        })
-        .await;
+        poll_fn(|context| self.poll_until(context, |places| places.first(self.key) == Some(self.arrival)))
+            .await;
     }
 
     /// Ready if it has been called since it was last ready.
     pub(crate) fn poll_called(&self, context: &Context<'_>) -> Poll<()> {
-        let mut places = self.lines.places.lock();
-        let waiter = places.by_key.get_mut(&(self.key, self.arrival)).expect(TAKEN);
-        if std::mem::take(&mut waiter.is_called) {
-            return Poll::Ready(());
-        }
-        self.wait(&mut places, context)
+        self.poll_until(context, |places| std::mem::take(&mut places.waiter(self).is_called))
     }
 
-    fn wait(&self, places: &mut Places, context: &Context<'_>) -> Poll<()> {
-        let waiter = places.by_key.get_mut(&(self.key, self.arrival)).expect(TAKEN);
-        waiter.waker = Some(context.waker().clone());
+    /// Wakers are made and dropped outside the lock, as they are woken: they are the caller's, and may do anything.
+    fn poll_until(&self, context: &Context<'_>, is_ready: impl FnOnce(&mut Places) -> bool) -> Poll<()> {
+        let waker = context.waker().clone();
+        let mut places = self.lines.places.lock();
+        if is_ready(&mut places) {
+            return Poll::Ready(());
+        }
+        let before = places.waiter(self).waker.replace(waker);
+        drop(places);
+        drop(before);
         Poll::Pending
     }
 }
-
-const TAKEN: &str = "a place is taken until it is dropped";
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
@@ -159,7 +158,7 @@ impl Drop for Place<'_> {
         self.lines.waiting.store(places.by_key.len(), Ordering::Relaxed);
         let next = if was_first { places.call(self.key) } else { None };
         drop(places);
-        drop(own); // its waker may run the caller's code, as waking may: not under the lock
+        drop(own);
         next.into_iter().for_each(Waker::wake);
     }
 }

@@ -109,17 +109,20 @@ impl Sleepers {
 
     /// Under the lock the time is either seen here, or moved after the waker is there to be found.
     fn poll(&self, clock: &Clock, until: Timestamp, id: u64, context: &Context<'_>) -> Poll<()> {
+        let waker = context.waker().clone();
         let mut asleep = self.0.lock();
         if clock.now() >= until {
             return Poll::Ready(());
         }
-        asleep.wakers.insert((until, id), context.waker().clone());
+        let before = asleep.wakers.insert((until, id), waker);
+        drop(asleep);
+        drop(before); // the caller's, which may do anything: not under the lock
         Poll::Pending
     }
 
     fn forget(&self, until: Timestamp, id: u64) {
         let waker = self.0.lock().wakers.remove(&(until, id));
-        drop(waker); // which may run the caller's code, so not under the lock
+        drop(waker);
     }
 
     /// Wakes all whose time has come.

@@ -51,6 +51,19 @@ pub enum WhenFull {
 }
 
 /// What a table holds, and what it had to do to stay within its bounds.
+///
+/// ```
+/// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+///
+/// let rule = TokenBucket::new(Rate::per_hour(1)?, 10)?;
+/// let limiter = KeyedLimiter::builder(rule).max_keys(100).build();
+/// for user in 0..150 {
+///     let _ = limiter.check(&user);
+/// }
+/// let stats = limiter.stats();
+/// assert_eq!((stats.keys, stats.evictions, stats.refused), (100, 50, 0));
+/// # Ok::<(), tollgate::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -94,6 +107,7 @@ impl Default for Settings {
 /// Shards of keys, each behind a lock.
 #[derive(Debug)]
 pub(crate) struct Table {
+    pub(crate) number: u64, // no other table has it
     shards: Box<[Padded]>,
     pub(crate) clock: Clock,
     pub(crate) secret: Secret,
@@ -106,6 +120,9 @@ pub(crate) struct Table {
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded(Lock<Shard>);
+
+/// Tables made so far.
+static TABLES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 /// The most shards, and the fewest keys and bytes worth one.
 const MOST_SHARDS: usize = 64;
@@ -124,6 +141,7 @@ impl Table {
             Padded(Lock::new(Shard::new(max_keys, max_bytes, settings.when_full)))
         };
         Self {
+            number: TABLES.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             shards: (0..shards).map(shard).collect(),
             clock: settings.clock,
             secret: settings.secret,

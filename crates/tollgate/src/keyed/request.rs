@@ -1,0 +1,207 @@
+//! One request to a limiter.
+
+use std::sync::Arc;
+
+use tollgate_core::{Decision, Status, Timestamp};
+
+use super::{KeyedLimiter, Tier};
+use crate::table::Ask;
+use crate::until_ready::until_ready;
+use crate::{NotReady, Permit};
+
+/// One request to a limiter: [`KeyedLimiter::ask`]. It does nothing by itself, and can be made again.
+///
+/// ```
+/// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+///
+/// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+/// let request = limiter.ask("alice").cost(4);
+/// assert_eq!(request.check().status.remaining, 6);
+/// assert_eq!(request.check().status.remaining, 2);
+/// assert!(!request.check().is_allowed());
+/// # Ok::<(), tollgate::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a request is decided by `check`"]
+pub struct Request<'a> {
+    pub(super) limiter: &'a KeyedLimiter,
+    pub(super) ask: Ask,
+}
+
+impl Request<'_> {
+    /// What it costs: 1 unless told otherwise. Cost 0 always passes and charges nothing; a cost that the limit could
+    /// never hold is denied with [`Retry::Never`](crate::Retry::Never).
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Outcome, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// assert_eq!(limiter.ask("alice").cost(7).check().status.remaining, 3);
+    /// assert_eq!(limiter.ask("alice").cost(11).check().outcome, Outcome::NEVER);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub const fn cost(mut self, cost: u64) -> Self {
+        self.ask.cost = cost;
+        self
+    }
+
+    /// The numbers it is decided by. A key that was last charged by others keeps its tokens.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_hour(60)?, 100)?)?;
+    /// let _ = limiter.ask("alice").cost(8).check();
+    /// assert_eq!(limiter.ask("alice").tier(pro).peek().remaining, 2); // promoted, she has what she had
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the tier was added to a limiter of another table.
+    pub fn tier(mut self, tier: Tier) -> Self {
+        assert_eq!(tier.table, self.limiter.table.number, "a tier belongs to the table it was added to");
+        self.ask.tier = tier.id;
+        self
+    }
+
+    /// Decides it, now. A concurrency limit is only looked at: to hold a place in it,
+    /// [`acquire`](Self::acquire) a permit.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// assert!(limiter.ask("alice").cost(10).check().is_allowed());
+    /// assert!(!limiter.ask("alice").check().is_allowed());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn check(&self) -> Decision {
+        self.check_at(self.limiter.clock().now())
+    }
+
+    /// Decides it at a given time.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, Timestamp, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// let request = limiter.ask("alice").cost(10);
+    /// assert!(request.check_at(Timestamp::from_nanos(0)).is_allowed());
+    /// assert!(request.check_at(Timestamp::from_nanos(2_000_000_000)).is_allowed());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn check_at(&self, now: Timestamp) -> Decision {
+        self.limiter.table.check(&self.ask, now)
+    }
+
+    /// Takes a permit of a concurrency limit, which is given back when it is dropped. Other rules are charged as by
+    /// [`check`](Self::check), and keep what they charged.
+    ///
+    /// ```
+    /// use tollgate::{Concurrency, KeyedLimiter};
+    ///
+    /// let limiter = KeyedLimiter::new(Concurrency::new(1, None)?);
+    /// let permit = limiter.ask("alice").acquire().unwrap();
+    /// assert!(limiter.ask("alice").acquire().is_err());
+    /// drop(permit);
+    /// assert!(limiter.ask("alice").acquire().is_ok());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The decision, when it is denied.
+    pub fn acquire(mut self) -> Result<Permit, Decision> {
+        let table = &self.limiter.table;
+        self.ask.permit = Some(table.next_permit());
+        let decision = self.check();
+        if decision.is_allowed() { Ok(Permit::keyed(Arc::clone(table), self.ask)) } else { Err(decision) }
+    }
+
+    /// Waits until it passes, on any runtime or none, and tells how the key stands then.
+    ///
+    /// Those who wait for a key are served in the order they came; [`check`](Self::check), which does not wait,
+    /// takes what is there. Dropping the future leaves the line; nothing has been charged then. A request that
+    /// [`check`](Self::check) would let pass after a delay waits as long. A concurrency limit is only looked at:
+    /// for a place in it there is [`until_acquired`](Self::until_acquired).
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1000)?, 10)?);
+    /// for _ in 0..3 {
+    ///     limiter.ask("alice").cost(10).until_ready().await?; // every ten milliseconds
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use: [`NotReady`].
+    pub async fn until_ready(&self) -> Result<Status, NotReady> {
+        let (table, ask) = (&self.limiter.table, &self.ask);
+        until_ready(&table.lines, &table.clock, ask.hash, |now| table.check_at_once(ask, now)).await
+    }
+
+    /// Waits until it has a permit of a concurrency limit, which is given back when it is dropped. In order and
+    /// to be dropped while it waits, as [`until_ready`](Self::until_ready) is.
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{Concurrency, KeyedLimiter};
+    ///
+    /// let limiter = KeyedLimiter::new(Concurrency::new(1, None)?);
+    /// let permit = limiter.ask("alice").until_acquired().await?;
+    /// let next = async { limiter.ask("alice").until_acquired().await.is_ok() };
+    /// assert!(futures_lite::future::zip(next, async { drop(permit) }).await.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use: [`NotReady`].
+    pub async fn until_acquired(mut self) -> Result<Permit, NotReady> {
+        let table = &self.limiter.table;
+        self.ask.permit = Some(table.next_permit());
+        let ask = &self.ask;
+        until_ready(&table.lines, &table.clock, ask.hash, |now| table.check_at_once(ask, now)).await?;
+        Ok(Permit::keyed(Arc::clone(table), self.ask))
+    }
+
+    /// Gives back what it was charged at `charged`, or a part of that, as
+    /// [`KeyedLimiter::refund`] does.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let charged = limiter.clock().now();
+    /// let _ = limiter.ask("alice").cost(8).check_at(charged);
+    /// limiter.ask("alice").cost(3).refund(charged); // it took 5 only
+    /// assert_eq!(limiter.remaining("alice"), 5);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn refund(&self, charged: Timestamp) -> u64 {
+        self.limiter.table.refund(&self.ask, charged, self.limiter.clock().now())
+    }
+
+    /// What remains of its key, and when that is as new. Charges nothing.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 10)?);
+    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(1)?, 50)?)?;
+    /// assert_eq!(limiter.ask("alice").peek().remaining, 10);
+    /// assert_eq!(limiter.ask("alice").tier(pro).peek().remaining, 50);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn peek(&self) -> Status {
+        self.limiter.table.status(&self.ask, self.limiter.clock().now())
+    }
+}

@@ -1,0 +1,146 @@
+//! Several requests at once: all or nothing, or each on its own.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use tollgate_core::{Decision, Timestamp, Verdict};
+
+use super::{KeyedLimiter, Request};
+use crate::table::{Ask, MOST_LIMITS, Prefetcher, Table};
+
+/// Requests whose slots are fetched side by side: about as many as a processor waits for at once.
+const BATCH: usize = 16;
+
+impl KeyedLimiter {
+    /// Decides several requests of limiters in one table at one instant: all are charged, or none.
+    ///
+    /// The same key of the same limiter may be named more than once, and pays for all of them. A concurrency limit
+    /// is only looked at.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let users = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
+    /// let tenants = users.another(TokenBucket::new(Rate::per_second(10)?, 10)?)?;
+    /// let request = || [users.ask("alice"), tenants.ask("acme")];
+    ///
+    /// assert!(KeyedLimiter::check_all(request()).0.is_allowed());
+    /// let (verdict, [_, tenant]) = KeyedLimiter::check_all(request());
+    /// assert!(!verdict.is_allowed());
+    /// assert_eq!(tenant.status.remaining, 9); // the second request cost the tenant nothing
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)), or there is none.
+    pub fn check_all<const N: usize>(requests: [Request<'_>; N]) -> (Verdict, [Decision; N]) {
+        let now = requests[0].limiter.clock().now();
+        let mut decisions = [Decision::default(); N];
+        let verdict = Self::check_all_at(&requests, now, &mut decisions);
+        (verdict, decisions)
+    }
+
+    /// [`check_all`](Self::check_all) of any number up to 32, at a given time, with the answer of each request
+    /// written to `decisions`.
+    ///
+    /// ```
+    /// use tollgate::{Decision, KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let users = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
+    /// let tenants = users.another(TokenBucket::new(Rate::per_second(10)?, 10)?)?;
+    /// let requests = vec![users.ask("alice"), tenants.ask("acme").cost(3)];
+    /// let mut decisions = vec![Decision::default(); requests.len()];
+    /// let verdict = KeyedLimiter::check_all_at(&requests, users.clock().now(), &mut decisions);
+    /// assert!(verdict.is_allowed());
+    /// assert_eq!(decisions[1].status.remaining, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)), there is none or more than 32, or
+    /// `decisions` is of another length.
+    pub fn check_all_at(requests: &[Request<'_>], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+        assert!(requests.len() <= MOST_LIMITS, "at most {MOST_LIMITS} requests can be decided together");
+        let table = Self::table_of(requests).expect("at least one request");
+        let mut asks = [Ask::NOTHING; MOST_LIMITS];
+        asks.iter_mut().zip(requests).for_each(|(ask, request)| *ask = request.ask);
+        table.check_all(&asks[..requests.len()], now, decisions)
+    }
+
+    /// Decides many requests of limiters in one table at one instant, each on its own and in order: with one
+    /// look at the clock, and with their keys fetched from memory side by side.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
+    /// let decisions = KeyedLimiter::check_each(["alice", "bob", "alice"].map(|user| limiter.ask(user)));
+    /// assert_eq!(decisions.map(|decision| decision.is_allowed()), [true, true, false]);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)).
+    pub fn check_each<const N: usize>(requests: [Request<'_>; N]) -> [Decision; N] {
+        let mut decisions = [Decision::default(); N];
+        if let Some(first) = requests.first() {
+            Self::check_each_at(&requests, first.limiter.clock().now(), &mut decisions);
+        }
+        decisions
+    }
+
+    /// [`check_each`](Self::check_each) of any number, at a given time, with the answer of each request written
+    /// to `decisions`. None is decided where there is none.
+    ///
+    /// ```
+    /// use tollgate::{Decision, KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
+    /// let requests: Vec<_> = (0..1000).map(|user| limiter.ask(&user)).collect();
+    /// let mut decisions = vec![Decision::default(); requests.len()];
+    /// KeyedLimiter::check_each_at(&requests, limiter.clock().now(), &mut decisions);
+    /// assert!(decisions.iter().all(Decision::is_allowed));
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)), or `decisions` is of another length.
+    pub fn check_each_at(requests: &[Request<'_>], now: Timestamp, decisions: &mut [Decision]) {
+        assert_eq!(requests.len(), decisions.len(), "one decision for each request");
+        let Some(table) = Self::table_of(requests) else { return };
+        for (requests, decisions) in requests.chunks(BATCH).zip(decisions.chunks_mut(BATCH)) {
+            requests.iter().for_each(|request| table.prefetch(request.ask.hash));
+            for (request, decision) in requests.iter().zip(decisions) {
+                *decision = table.check(&request.ask, now);
+            }
+        }
+    }
+
+    /// The table of all these limiters.
+    fn table_of<'a>(requests: &[Request<'a>]) -> Option<&'a Table> {
+        let table = &requests.first()?.limiter.table;
+        let same = requests.iter().all(|request| Arc::ptr_eq(&request.limiter.table, table));
+        assert!(same, "limiters that are asked together must be of one table: make them with `another`");
+        Some(table)
+    }
+
+    /// [`ask`](Self::ask) for each of several keys, whose texts are fetched from memory side by side: for
+    /// [`check_each`](Self::check_each), where they are many and seldom used.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
+    /// let decisions = KeyedLimiter::check_each(limiter.ask_each(["alice", "bob", "alice"]));
+    /// assert_eq!(decisions.map(|decision| decision.is_allowed()), [true, true, false]);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn ask_each<K: Hash + ?Sized, const N: usize>(&self, keys: [&K; N]) -> [Request<'_>; N] {
+        keys.iter().for_each(|key| key.hash(&mut Prefetcher));
+        keys.map(|key| self.ask(key))
+    }
+}
