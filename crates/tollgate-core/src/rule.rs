@@ -1,6 +1,7 @@
 //! Any rule, for those who choose it at run time.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::{
     Algorithm, BurstCredits, Concurrency, Counts, Credits, Decision, FixedWindow, LeakyBucket, Log, MaxWait,
@@ -106,6 +107,28 @@ impl Rule {
     #[inline]
     pub fn capacity(&self) -> u64 {
         each!(self, rule => rule.capacity())
+    }
+
+    /// Tells windows that begin on the minute, the hour, the day what time it is at the clock's zero, since the Unix
+    /// epoch. Other rules are as they were.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Align, FixedWindow, PermitId, Rule, State, Timestamp};
+    ///
+    /// let a_minute = Rule::from(FixedWindow::new(10, Duration::from_secs(60), Align::Epoch)?);
+    /// let rule = a_minute.started_at(Duration::from_secs(1_000_000_015)); // 55 seconds into a minute
+    /// let decision = rule.decide(&mut State::default(), PermitId(0), 1, Timestamp::from_nanos(0));
+    /// assert_eq!(decision.status.reset_after.get(), 5_000_000_000);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    #[must_use]
+    pub fn started_at(self, since_epoch: Duration) -> Self {
+        match self {
+            Self::FixedWindow(rule) => rule.started_at(since_epoch).into(),
+            Self::SlidingCounter(rule) => rule.started_at(since_epoch).into(),
+            rule => rule,
+        }
     }
 
     /// As [`Algorithm::require`].

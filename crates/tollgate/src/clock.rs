@@ -3,14 +3,18 @@
 mod sleep;
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate_core::{Nanos, Timestamp};
+use tollgate_core::{Nanos, Rule, Timestamp};
 
 pub use self::sleep::Sleep;
 use self::sleep::Sleepers;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A monotonic clock, or one that is moved by hand. Clones tell the same time.
+///
+/// It also knows what time of day it was at its start, once and for all: windows that begin on the minute, the hour,
+/// the day go by that, and do not jump when the system's clock is set.
 ///
 /// ```
 /// use tollgate::Clock;
@@ -28,6 +32,7 @@ enum Source {
     Counter {
         clock: quanta::Clock,
         start: u64,
+        started: Duration, // since the Unix epoch
     },
     Hand(Arc<Hand>),
 }
@@ -36,6 +41,7 @@ enum Source {
 #[derive(Debug, Default)]
 pub(crate) struct Hand {
     now: AtomicU64,
+    started: Option<Duration>, // since the Unix epoch
     sleepers: Sleepers,
 }
 
@@ -48,10 +54,13 @@ impl Clock {
     /// let clock = Clock::new();
     /// assert!(clock.now().since(Timestamp::from_nanos(0)) < Nanos::new(60_000_000_000));
     /// ```
+    #[expect(clippy::disallowed_methods, reason = "read once, to know when minutes begin")]
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
         let start = clock.raw();
-        Self(Source::Counter { clock, start })
+        // A clock set before 1970 is as good as any other.
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(Source::Counter { clock, start, started })
     }
 
     /// A clock that stands still until it is moved, for tests: clones share the time.
@@ -71,6 +80,32 @@ impl Clock {
         Self(Source::Hand(Arc::default()))
     }
 
+    /// A manual clock whose start is a time since the Unix epoch, for tests of windows that begin on the minute, the
+    /// hour, the day. ([`manual`](Self::manual) leaves such windows as they are.)
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Align, Clock, FixedWindow, Limiter};
+    ///
+    /// let clock = Clock::manual_from(Duration::from_secs(1_000_000_015)); // 55 seconds into a minute
+    /// let rule = FixedWindow::new(10, Duration::from_secs(60), Align::Epoch)?;
+    /// let decision = Limiter::with_clock(rule, clock).check();
+    /// assert_eq!(decision.status.reset_after, Duration::from_secs(5));
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn manual_from(since_epoch: Duration) -> Self {
+        Self(Source::Hand(Arc::new(Hand { started: Some(since_epoch), ..Hand::default() })))
+    }
+
+    /// A rule as it is by this clock: windows that begin on the minute do so by the time of day.
+    pub(crate) fn align(&self, rule: Rule) -> Rule {
+        let started = match &self.0 {
+            Source::Counter { started, .. } => Some(*started),
+            Source::Hand(hand) => hand.started,
+        };
+        started.map_or(rule, |since_epoch| rule.started_at(since_epoch))
+    }
+
     /// The time since the clock's start.
     ///
     /// ```
@@ -81,7 +116,7 @@ impl Clock {
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::Counter { clock, start } => {
+            Source::Counter { clock, start, .. } => {
                 Timestamp::from_nanos(clock.delta_as_nanos(*start, clock.raw()))
             }
             Source::Hand(hand) => Timestamp::from_nanos(hand.now.load(Ordering::Relaxed)),

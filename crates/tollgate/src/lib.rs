@@ -14,7 +14,17 @@
 //! # Ok::<(), tollgate::RuleError>(())
 //! ```
 //!
-//! Everything of [`tollgate_core`] is here too.
+//! | for | there is |
+//! |---|---|
+//! | one limit for everybody | [`Limiter`] |
+//! | a limit for each of many keys, in tiers, several at once | [`KeyedLimiter`] |
+//! | waiting for a turn | [`until_ready`](KeyedLimiter::until_ready), on either |
+//! | places that are held | [`Concurrency`] and its [`Permit`]s |
+//! | slots that tenants share by weight | [`FairSemaphore`] |
+//! | as many in flight as goes well | [`AdaptiveLimiter`] |
+//!
+//! The [guide] walks from one limiter to a hierarchy, says which algorithm to choose, and what happens at the edges.
+//! Rules and decisions are those of [`tollgate_core`], passed on from here.
 #![deny(unsafe_code)]
 
 /// The README's examples, compiled and run with the documentation's own.
@@ -25,6 +35,8 @@ struct Readme;
 mod adaptive_limiter;
 mod clock;
 mod fair_semaphore;
+#[expect(unused_imports, reason = "for the links in its text")]
+pub mod guide;
 mod keyed;
 mod limiter;
 mod line;

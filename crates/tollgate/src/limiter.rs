@@ -74,7 +74,7 @@ impl Limiter {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn with_clock(rule: impl Into<Rule>, clock: Clock) -> Self {
-        let cell = Cell::new(rule.into());
+        let cell = Cell::new(clock.align(rule.into()));
         let line = Lines::new(MOST_WAITING);
         Self { sole: Arc::new(Sole { cell, clock, line, permits: AtomicU64::new(0) }) }
     }
@@ -348,7 +348,8 @@ impl Limiter {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn set_rule(&self, rule: impl Into<Rule>) {
-        self.sole.cell.set_rule(rule.into(), self.sole.clock.now());
+        let Sole { cell, clock, .. } = &*self.sole;
+        cell.set_rule(clock.align(rule.into()), clock.now());
         self.sole.line.call(SOLE);
     }
 

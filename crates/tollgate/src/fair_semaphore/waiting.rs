@@ -157,7 +157,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A slot of a [`FairSemaphore`], given back when it is dropped.
+/// A slot of a [`FairSemaphore`](crate::FairSemaphore), given back when it is dropped.
 ///
 /// ```
 /// use tollgate::FairSemaphore;

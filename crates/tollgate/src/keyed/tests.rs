@@ -78,6 +78,22 @@ fn a_key_under_other_numbers_keeps_its_tokens() {
 }
 
 #[test]
+fn windows_begin_on_the_minute_of_the_day() {
+    let minute = Duration::from_secs(60);
+    let clock = Clock::manual_from(Duration::from_secs(1_000_000_015)); // 55 seconds into one
+    let limiter =
+        KeyedLimiter::builder(FixedWindow::new(10, minute, Align::Epoch).unwrap()).clock(clock).build();
+    assert_eq!(limiter.check("a").status.reset_after, Duration::from_secs(5));
+    let counter = limiter.add_tier(SlidingCounter::new(10, minute, 1, Mode::Interpolate).unwrap()).unwrap();
+    assert_eq!(limiter.ask("b").tier(counter).check().status.reset_after, Duration::from_secs(65));
+    let first = limiter.add_tier(FixedWindow::new(10, minute, Align::First).unwrap()).unwrap();
+    assert_eq!(limiter.ask("c").tier(first).check().status.reset_after, minute);
+    // Set again, as a reload would, it is the same rule.
+    limiter.set_rule(FixedWindow::new(10, minute, Align::Epoch).unwrap()).unwrap();
+    assert_eq!(limiter.peek("a").remaining, 9);
+}
+
+#[test]
 fn numbers_may_change_without_end() {
     let limiter = KeyedLimiter::builder(bucket(1, 1000)).clock(Clock::manual()).build();
     for i in 0..20_000_u64 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tollgate_core::{Decision, Timestamp, Verdict};
 
 use super::{KeyedLimiter, Request};
+use crate::Permit;
 use crate::table::{Ask, MOST_LIMITS, Prefetcher, Table};
 
 /// Requests whose slots are fetched side by side: about as many as a processor waits for at once.
@@ -15,7 +16,7 @@ impl KeyedLimiter {
     /// Decides several requests of limiters in one table at one instant: all are charged, or none.
     ///
     /// The same key of the same limiter may be named more than once, and pays for all of them. A concurrency limit
-    /// is only looked at.
+    /// is only looked at: to hold a place in it, [`acquire_all`](Self::acquire_all).
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -39,6 +40,44 @@ impl KeyedLimiter {
         let mut decisions = [Decision::default(); N];
         let verdict = Self::check_all_at(&requests, now, &mut decisions);
         (verdict, decisions)
+    }
+
+    /// [`check_all`](Self::check_all) with a permit for each request: concurrency limits are not only looked at but
+    /// hold a place until their permits are dropped. What rates were charged stays charged.
+    ///
+    /// ```
+    /// use tollgate::{Concurrency, KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let rates = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let flights = rates.another(Concurrency::new(1, None)?)?;
+    /// let request = || [rates.ask("alice"), flights.ask("alice")];
+    ///
+    /// let permits = KeyedLimiter::acquire_all(request()).unwrap();
+    /// let denied = KeyedLimiter::acquire_all(request()).unwrap_err();
+    /// assert_eq!(denied.reported, Some(1));
+    /// assert_eq!(rates.remaining("alice"), 9); // the second request cost nothing
+    /// drop(permits);
+    /// assert!(KeyedLimiter::acquire_all(request()).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The verdict, when it is denied.
+    ///
+    /// # Panics
+    ///
+    /// When the limiters are not of one table ([`another`](Self::another)), there is none or more than 32.
+    pub fn acquire_all<const N: usize>(requests: [Request<'_>; N]) -> Result<[Permit; N], Verdict> {
+        let requests = requests.map(|mut request| {
+            request.ask.permit = Some(request.limiter.table.next_permit());
+            request
+        });
+        let (verdict, _) = Self::check_all(requests);
+        if !verdict.is_allowed() {
+            return Err(verdict);
+        }
+        Ok(requests.map(|request| Permit::keyed(Arc::clone(&request.limiter.table), request.ask)))
     }
 
     /// [`check_all`](Self::check_all) of any number up to 32, at a given time, with the answer of each request

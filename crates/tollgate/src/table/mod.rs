@@ -153,12 +153,12 @@ impl Table {
 
     /// Adds a set of numbers. None where there are as many as can be told apart.
     pub(crate) fn add_tier(&self, rule: Rule) -> Option<TierId> {
-        self.change_rules(|rules| rules.add_tier(rule))
+        self.change_rules(|rules| rules.add_tier(self.clock.align(rule)))
     }
 
     /// Changes a set of numbers. Keys are converted as they are next asked for.
     pub(crate) fn replace(&self, tier: TierId, rule: Rule) -> Option<()> {
-        self.change_rules(|rules| rules.replace(tier, rule))
+        self.change_rules(|rules| rules.replace(tier, self.clock.align(rule)))
     }
 
     #[inline]
