@@ -13,7 +13,8 @@ use tollgate::{
     Algorithm, Align, Clock, Decision, FixedWindow, KeyedLimiter, Limiter, Mode, Rate, Rule, SlidingCounter,
     SlidingLog, TokenBucket,
 };
-use tollgate_bench::{Contender, Counting, Figure, ROUNDS, bytes, calls, race, repeat};
+use tollgate_bench::{Contender, Figure, ROUNDS, calls, race, repeat};
+use tollgate_testkit::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -296,22 +297,22 @@ fn memory(name: &str) {
     for (name, make) in
         [("tollgate", (|| tollgate(token_bucket())) as fn() -> _), ("governor 0.10.4", governor)]
     {
-        let before = bytes();
+        let before = Counting::bytes();
         let limiter = make();
         for key in &ten_million {
             std::hint::black_box(limiter(key));
         }
-        let each = (bytes() - before) as f64 / ten_million.len() as f64;
+        let each = (Counting::bytes() - before) as f64 / ten_million.len() as f64;
         println!("  {name:<28} {each:>7.1}  at 10 M token buckets");
     }
     let limiter = KeyedLimiter::new(SlidingLog::new(1000, HOUR).expect("valid"));
-    let before = bytes();
+    let before = Counting::bytes();
     for key in 0..1000 {
         let _ = limiter.ask(&key).cost(1000).check();
     }
     println!(
         "  {:<28} {:>7.1}  an entry, of 1000 full logs of 1000",
         "tollgate, sliding log",
-        (bytes() - before) as f64 / 1e6
+        (Counting::bytes() - before) as f64 / 1e6
     );
 }

@@ -1,34 +1,6 @@
 //! What the benchmarks share: how they measure, and the peers behind one face.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-
-/// The system's allocator, counting the bytes that are out.
-#[derive(Debug)]
-pub struct Counting;
-
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// Bytes allocated and not freed.
-pub fn bytes() -> usize {
-    BYTES.load(Ordering::Relaxed)
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps to the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps to the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 /// A contender: decides a request of cost 1 on a key. The key is a `String`, since some peers must be asked
 /// with the type they keep.

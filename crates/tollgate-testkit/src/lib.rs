@@ -5,6 +5,7 @@
 //! judges would share its mistakes, so everything speaks in plain integers: nanoseconds, costs,
 //! counts.
 
+pub mod allocations;
 pub mod answer;
 pub mod clock;
 pub mod conformance;
@@ -12,6 +13,7 @@ pub mod oracle;
 pub mod random;
 pub mod trace;
 
+pub use allocations::Counting;
 pub use answer::{Answer, Retry, Verdict};
 pub use clock::FakeClock;
 pub use random::Random;

@@ -1,34 +1,12 @@
 //! `max_bytes` bounds the bytes that are really allocated, whatever the keys keep.
-#![allow(clippy::unwrap_used, unsafe_code)]
+#![allow(clippy::unwrap_used)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tollgate::{
     Clock, Concurrency, KeyedLimiter, Mode, Nanos, Rate, SlidingCounter, SlidingLog, TokenBucket, WhenFull,
 };
-use tollgate_testkit::Random;
-
-/// The system's allocator, counting the bytes that are out.
-struct Counting;
-
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps to the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps to the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use tollgate_testkit::{Counting, Random};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -39,7 +17,7 @@ const MAX_BYTES: usize = 4 << 20;
 fn bytes_are_counted_and_bounded() {
     for (seed, when_full) in [WhenFull::Evict, WhenFull::Deny, WhenFull::Allow].into_iter().enumerate() {
         let minute = Duration::from_secs(60);
-        let before = BYTES.load(Ordering::Relaxed);
+        let before = Counting::bytes();
         let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 100).unwrap();
         let buckets = KeyedLimiter::builder(bucket)
             .clock(Clock::manual())
@@ -52,7 +30,7 @@ fn bytes_are_counted_and_bounded() {
         let flights = buckets.another(Concurrency::new(1000, None).unwrap()).unwrap();
         let mut random = Random::new(seed as u64);
         let mut permits = Vec::with_capacity(2000);
-        let empty = BYTES.load(Ordering::Relaxed) - before;
+        let empty = Counting::bytes() - before;
         for i in 0..400_000_u64 {
             buckets.clock().advance(Nanos::new(random.log_uniform(0, 20_000_000)));
             let key = random.log_uniform(0, 100_000);
@@ -72,7 +50,7 @@ fn bytes_are_counted_and_bounded() {
                 counters.set_rule(counter(20 + (i / 50_000 % 2) as u32 * 10)).unwrap();
             }
             if i.is_multiple_of(100) {
-                let (stats, really) = (buckets.stats(), BYTES.load(Ordering::Relaxed) - before);
+                let (stats, really) = (buckets.stats(), Counting::bytes() - before);
                 assert!(stats.bytes <= MAX_BYTES, "{stats:?} after {i}");
                 assert!(really <= MAX_BYTES + empty, "{really} bytes after {i}, {stats:?}");
                 // What is counted is what is out, but for the rules and the permits' own list.

@@ -1,0 +1,32 @@
+//! Counting what is allocated.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The system's allocator, counting the bytes that are out: to be made a program's `#[global_allocator]`.
+#[derive(Debug)]
+pub struct Counting;
+
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+impl Counting {
+    /// Bytes allocated and not freed, by the whole program.
+    pub fn bytes() -> usize {
+        BYTES.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps to the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps to the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
