@@ -11,6 +11,19 @@ use crate::{Decision, Outcome, RuleError, Status, Timestamp};
 ///
 /// `State::default()` is an unused key. A state that [`is_unused`](Self::is_unused) may be thrown
 /// away at any time: the default decides the same.
+///
+/// ```
+/// use tollgate_core::{Algorithm, LeakyBucket, Rate, Timestamp, TokenBucket};
+///
+/// /// How many requests of cost 1 pass at once.
+/// fn passes<A: Algorithm>(rule: &A) -> usize {
+///     let (mut key, now) = (A::State::default(), Timestamp::from_nanos(0));
+///     (0..100).filter(|_| rule.decide(&mut key, 1, now).is_allowed()).count()
+/// }
+/// assert_eq!(passes(&TokenBucket::new(Rate::per_second(5)?, 10)?), 10);
+/// assert_eq!(passes(&LeakyBucket::new(Rate::per_second(5)?, 3)?), 3);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 pub trait Algorithm {
     /// What is remembered of a key.
     ///
@@ -19,14 +32,50 @@ pub trait Algorithm {
     type State: Clone + Default + PartialEq + fmt::Debug;
 
     /// The most that can pass at once: the burst, the places in the queue, the limit of the window.
+    /// Never 0.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, BurstCredits, Rate};
+    ///
+    /// let rule = BurstCredits::new(Rate::per_second(10)?, Rate::per_second(50)?, 1000)?;
+    /// assert_eq!(rule.capacity(), 50); // the peak's burst, which is less than the credits
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn capacity(&self) -> u64;
 
     /// Whether a request of `cost` may pass at `now`. Cost 0 always may; a cost above
-    /// [`capacity`](Self::capacity) never may.
+    /// [`capacity`](Self::capacity) never may. A `now` before one the key was charged at gives no more than
+    /// that one did; [`Retry::After`](crate::Retry::After) then tells the wait from the earlier time.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Nanos, Outcome, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(1)?, 10)?;
+    /// let (mut key, at) = (Tat::default(), |s: u64| Timestamp::from_nanos(s * 1_000_000_000));
+    /// rule.spend(&mut key, 10, at(5));
+    /// assert_eq!(rule.test(&key, 0, at(5)), Outcome::ALLOW);
+    /// assert_eq!(rule.test(&key, 11, at(5)), Outcome::NEVER);
+    /// let waits = [4, 5, 6].map(|s| rule.test(&key, 1, at(s)).retry_after().map(Nanos::as_secs_ceil));
+    /// assert_eq!(waits, [Some(2), Some(1), None]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn test(&self, state: &Self::State, cost: u64, now: Timestamp) -> Outcome;
 
     /// Charges a request that `test` has just allowed for the same state, cost and time. Cost 0
-    /// changes nothing.
+    /// changes nothing. It does not ask again: for a request that was denied the limit would not hold, and a
+    /// cost above the capacity might panic.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+    /// let (mut key, now) = (Tat::default(), Timestamp::from_nanos(0));
+    /// if rule.test(&key, 3, now).is_allowed() {
+    ///     rule.spend(&mut key, 3, now);
+    /// }
+    /// assert_eq!(rule.status(&key, now).remaining, 7);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn spend(&self, state: &mut Self::State, cost: u64, now: Timestamp);
 
     /// Gives back what a request of `cost` was charged at `charged`, as far as it still counts: for one that
@@ -53,7 +102,19 @@ pub trait Algorithm {
     /// ```
     fn refund(&self, state: &mut Self::State, cost: u64, charged: Timestamp, now: Timestamp) -> u64;
 
-    /// What remains and when the key is as new.
+    /// What remains and when the key is as new. By a clock that stepped back, nothing more remains and the
+    /// wait is longer by the step.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+    /// let (mut key, at) = (Tat::default(), |ms: u64| Timestamp::from_nanos(ms * 1_000_000));
+    /// rule.spend(&mut key, 10, at(1000));
+    /// let remaining = [900, 1000, 1100, 1200, 9000].map(|ms| rule.status(&key, at(ms)).remaining);
+    /// assert_eq!(remaining, [0, 0, 0, 1, 10]); // half a token is none
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn status(&self, state: &Self::State, now: Timestamp) -> Status;
 
     /// Carries a key over from an older version of this rule, whose numbers differed.
@@ -74,12 +135,35 @@ pub trait Algorithm {
     fn convert(&self, old: &Self, state: &mut Self::State, now: Timestamp);
 
     /// Whether the state has run out, so that an absent key would be decided alike.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+    /// let (mut key, at) = (Tat::default(), |ms: u64| Timestamp::from_nanos(ms * 1_000_000));
+    /// assert!(rule.is_unused(&key, at(0)));
+    /// rule.spend(&mut key, 1, at(0));
+    /// assert_eq!([199, 200].map(|ms| rule.is_unused(&key, at(ms))), [false, true]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     fn is_unused(&self, state: &Self::State, now: Timestamp) -> bool {
         self.status(state, now).reset_after.is_zero()
     }
 
-    /// Tests and, if it passes, charges one request.
+    /// Tests and, if it passes, charges one request. One that is denied changes nothing. Cost 0 is a look: it
+    /// passes, is charged nothing and tells the status.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+    /// let (mut key, now) = (Tat::default(), Timestamp::from_nanos(0));
+    /// assert_eq!(rule.decide(&mut key, 8, now).status.remaining, 2);
+    /// assert!(!rule.decide(&mut key, 3, now).is_allowed());
+    /// assert_eq!(rule.decide(&mut key, 0, now).status.remaining, 2);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     fn decide(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Decision {
         let outcome = self.test(state, cost, now);
@@ -90,6 +174,15 @@ pub trait Algorithm {
     }
 
     /// Refuses a cost that could never pass, for those who know costs when they build rules.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, RuleError, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+    /// assert_eq!([0, 10].map(|cost| rule.require(cost)), [Ok(()), Ok(())]);
+    /// assert_eq!(rule.require(11), Err(RuleError::Unreachable { cost: 11, capacity: 10 }));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn require(&self, cost: u64) -> Result<(), RuleError> {
         RuleError::require(cost, self.capacity())
     }

@@ -24,17 +24,47 @@ use crate::{Algorithm, Decision, Nanos, Outcome, Rate, RuleError, Status, Timest
 /// alone for more than 2^63 pieces (4.6 years for the most awkward rates, 292 years for the common
 /// ones) would be mistaken for one still in debt, and a clock that steps back by as much for one that
 /// went on.
+///
+/// ```
+/// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+///
+/// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+/// let (mut key, now) = (Tat::default(), Timestamp::from_nanos(0));
+/// rule.spend(&mut key, 1, now);
+/// assert_ne!(key, Tat::default());
+/// assert_eq!(size_of_val(&key), 8);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tat(u64); // 0: unused
 
 impl Tat {
-    /// The word, for stores that keep nothing else.
+    /// The word, for stores that keep nothing else. 0 is the default, an unused key; a charge never gives 0.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let mut key = Tat::default();
+    /// assert_eq!(key.to_bits(), 0);
+    /// TokenBucket::new(Rate::per_second(5)?, 10)?.spend(&mut key, 1, Timestamp::from_nanos(7));
+    /// assert_eq!(key.to_bits(), 200_000_007); // at 5 a second the pieces are whole nanoseconds
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The state whose word this is.
+    /// The state whose word this is. Any word is a state, 0 that of an unused key.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let (rule, now) = (TokenBucket::new(Rate::per_second(5)?, 10)?, Timestamp::from_nanos(0));
+    /// assert_eq!(rule.status(&Tat::from_bits(400_000_000), now).remaining, 8);
+    /// assert_eq!(Tat::from_bits(0), Tat::default());
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -48,15 +78,67 @@ impl Tat {
 }
 
 /// A bucket that can say how long a request would have to wait for its turn.
+///
+/// ```
+/// use tollgate_core::{Holds, LeakyBucket, Nanos, Rate, Tat, Timestamp, TokenBucket};
+///
+/// /// Whether a second request could wait for its turn for 50 ms.
+/// fn waits(bucket: &impl Holds) -> bool {
+///     let (mut key, now) = (Tat::default(), Timestamp::from_nanos(0));
+///     bucket.spend(&mut key, 1, now);
+///     bucket.test_within(&key, 1, now, Nanos::new(50_000_000)).is_allowed()
+/// }
+/// assert!(waits(&TokenBucket::new(Rate::per_second(20)?, 1)?));
+/// assert!(!waits(&LeakyBucket::new(Rate::per_second(10)?, 5)?)); // the turn comes after 100 ms
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 pub trait Holds: Algorithm<State = Tat> {
     /// As [`Algorithm::test`], but allows a request whose turn comes within `max_wait`, with its delay.
+    /// With no wait at all, only one that may go at once. A turn exactly `max_wait` away is within it.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Holds, Nanos, Outcome, Rate, Retry, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(10)?, 1)?;
+    /// let (mut key, now) = (Tat::default(), Timestamp::from_nanos(0));
+    /// let ms = |ms: u64| Nanos::new(ms * 1_000_000);
+    /// rule.spend(&mut key, 1, now);
+    /// assert_eq!(rule.test_within(&key, 1, now, ms(100)), Outcome::Allow { delay: ms(100) });
+    /// assert_eq!(rule.test_within(&key, 1, now, ms(60)), Outcome::Deny { retry: Retry::After(ms(40)) });
+    /// assert_eq!(rule.test_within(&key, 2, now, ms(900)), Outcome::NEVER); // the bucket holds 1
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn test_within(&self, tat: &Tat, cost: u64, now: Timestamp, max_wait: Nanos) -> Outcome;
 
     /// Refuses a wait so long that the schedule could not reach it.
+    ///
+    /// ```
+    /// use tollgate_core::{Holds, LeakyBucket, Nanos, Rate, TokenBucket};
+    ///
+    /// let (rate, ages) = (Rate::per_second(1)?, Nanos::new(u64::MAX));
+    /// assert!(TokenBucket::new(rate, 1)?.require_wait(ages).is_err());
+    /// assert!(LeakyBucket::new(rate, 1)?.require_wait(ages).is_ok()); // its capacity bounds the wait
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn require_wait(&self, max_wait: Nanos) -> Result<(), RuleError>;
 
     /// [`Algorithm::convert`], where requests may wait, or might, for the first of `max_waits` under `old` and
     /// for the second from now on. The last of those who do leaves at `last_turn`: no turn comes before it.
+    /// One that is not after `now` has left, and holds nobody up.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Holds, Nanos, Outcome, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let old = TokenBucket::new(Rate::per_second(1)?, 1)?;
+    /// let new = TokenBucket::new(Rate::per_second(10)?, 1)?;
+    /// let (mut key, now, second) = (Tat::default(), Timestamp::from_nanos(0), Nanos::new(1_000_000_000));
+    /// old.spend(&mut key, 1, now);
+    /// old.spend(&mut key, 1, now); // waits for a second
+    /// new.convert_waiting(&old, &mut key, now, [second, second], now.after(second));
+    /// let delay = Nanos::new(1_100_000_000); // the next goes 100 ms after it
+    /// assert_eq!(new.test_within(&key, 1, now, delay), Outcome::Allow { delay });
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn convert_waiting(
         &self,
         old: &Self,
@@ -67,6 +149,19 @@ pub trait Holds: Algorithm<State = Tat> {
     );
 
     /// The turns of the newest requests that still wait, as far as the schedule tells: at most `most`.
+    /// None for a key that is unused, nor for a bucket for which nobody waits by itself.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Holds, LeakyBucket, Rate, Tat, Timestamp};
+    ///
+    /// let queue = LeakyBucket::new(Rate::per_second(10)?, 3)?;
+    /// let (mut key, at) = (Tat::default(), |ms: u64| Timestamp::from_nanos(ms * 1_000_000));
+    /// assert!(queue.turns(&key, at(0), 9).is_empty());
+    /// queue.spend(&mut key, 3, at(0)); // the first goes at once
+    /// assert_eq!(queue.turns(&key, at(0), 9), [at(100), at(200)]);
+    /// assert_eq!(queue.turns(&key, at(0), 1), [at(200)]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn turns(&self, tat: &Tat, now: Timestamp, most: usize) -> VecDeque<Timestamp>;
 }
 

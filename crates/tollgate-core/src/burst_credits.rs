@@ -14,6 +14,19 @@ use crate::{Algorithm, Outcome, Rate, RuleError, Status, Tat, Timestamp, TokenBu
 /// - Memory: 16 bytes a key.
 /// - Overshoot: none.
 /// - Choose another: where bursts need no upper pace, one [`TokenBucket`] does.
+///
+/// A cost above the credits or above the peak burst never passes:
+///
+/// ```
+/// use tollgate_core::{Algorithm, BurstCredits, Credits, Outcome, Rate, Timestamp};
+///
+/// let rule = BurstCredits::new(Rate::per_second(10)?, Rate::per_second(50)?, 100)?;
+/// let (mut key, at) = (Credits::default(), |s: u64| Timestamp::from_nanos(s * 1_000_000_000));
+/// let mut passed = |s| (0..99).filter(|_| rule.decide(&mut key, 1, at(s)).is_allowed()).count();
+/// assert_eq!([0, 1, 2, 3].map(&mut passed), [50, 50, 20, 10]); // the peak, until the credits are spent
+/// assert_eq!(rule.test(&key, 51, at(9)), Outcome::NEVER);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstCredits {
     base: TokenBucket,
@@ -21,6 +34,15 @@ pub struct BurstCredits {
 }
 
 /// Where both schedules of a key stand.
+///
+/// ```
+/// use tollgate_core::{Algorithm, BurstCredits, Credits, Rate, Timestamp};
+///
+/// let rule = BurstCredits::new(Rate::per_second(10)?, Rate::per_second(50)?, 100)?;
+/// let key = Credits::default(); // full credits
+/// assert_eq!(rule.status(&key, Timestamp::from_nanos(0)).remaining, 50); // of which the peak lets 50 pass
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credits {
     base: Tat,
@@ -32,12 +54,35 @@ impl BurstCredits {
     /// as `peak` gives in one of its periods.
     ///
     /// Refuses a peak that is not above the rate, and what the buckets refuse.
+    ///
+    /// ```
+    /// use tollgate_core::{BurstCredits, Rate, RuleError};
+    ///
+    /// let (base, peak) = (Rate::per_second(10)?, Rate::per_second(50)?);
+    /// assert_eq!(BurstCredits::new(base, base, 100), Err(RuleError::PeakNotAboveBase { base, peak: base }));
+    /// let none = RuleError::ZeroCapacity { what: "number of credits" };
+    /// assert_eq!(BurstCredits::new(base, peak, 0), Err(none));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn new(rate: Rate, peak: Rate, credits: u64) -> Result<Self, RuleError> {
         Self::with_peak_burst(rate, peak, credits, peak.tokens())
     }
 
-    /// As [`new`](Self::new), with full credits lasting exactly `burst_for` at the peak:
-    /// `(peak - rate) * burst_for` of them, rounded down, since the base rate goes on meanwhile.
+    /// As [`new`](Self::new), with full credits lasting `burst_for` at the peak: `peak * burst_for` of them,
+    /// rounded down, less `rate * burst_for`, rounded up, since the base rate goes on meanwhile.
+    ///
+    /// Refuses a `burst_for` that comes to no credits, as zero does, and one above 146 years.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{BurstCredits, Rate};
+    ///
+    /// let (rate, peak) = (Rate::per_second(10)?, Rate::per_second(50)?);
+    /// let rule = BurstCredits::lasting(rate, peak, Duration::from_secs(5))?;
+    /// assert_eq!(rule, BurstCredits::new(rate, peak, 200)?); // 250 come, and 50 of them from the base rate
+    /// assert!(BurstCredits::lasting(rate, peak, Duration::ZERO).is_err());
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn lasting(rate: Rate, peak: Rate, burst_for: Duration) -> Result<Self, RuleError> {
         if burst_for > MAX_SPAN {
             return Err(RuleError::TooLong { what: "burst_for", span: burst_for, most: MAX_SPAN });
@@ -49,7 +94,16 @@ impl BurstCredits {
         Self::new(rate, peak, u64::try_from(credits).unwrap_or(u64::MAX))
     }
 
-    /// As [`new`](Self::new), with at most `peak_burst` at once.
+    /// As [`new`](Self::new), with at most `peak_burst` at once. Refuses a `peak_burst` of 0.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, BurstCredits, Rate};
+    ///
+    /// let (rate, peak) = (Rate::per_second(10)?, Rate::per_second(50)?);
+    /// assert_eq!(BurstCredits::with_peak_burst(rate, peak, 100, 5)?.capacity(), 5);
+    /// assert!(BurstCredits::with_peak_burst(rate, peak, 100, 0).is_err());
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn with_peak_burst(rate: Rate, peak: Rate, credits: u64, peak_burst: u64) -> Result<Self, RuleError> {
         if !peak.is_above(rate) {
             return Err(RuleError::PeakNotAboveBase { base: rate, peak });

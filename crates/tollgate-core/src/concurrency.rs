@@ -18,6 +18,18 @@ use crate::{Nanos, Outcome, Retry, RuleError, Status, Timestamp};
 ///
 /// It is no [`Algorithm`](crate::Algorithm), since a permit needs an id: `test` it, then
 /// [`acquire`](Self::acquire).
+///
+/// ```
+/// use tollgate_core::{Concurrency, Outcome, PermitId, Permits, Retry, Timestamp};
+///
+/// let rule = Concurrency::new(2, None)?;
+/// let (mut key, now) = (Permits::default(), Timestamp::from_nanos(0));
+/// rule.acquire(&mut key, PermitId(1), 2, now);
+/// assert_eq!(rule.test(&key, 1, now), Outcome::Deny { retry: Retry::Unknown });
+/// assert!(rule.release(&mut key, PermitId(1), now));
+/// assert!(rule.test(&key, 1, now).is_allowed());
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     limit: u64,           // never zero
@@ -26,10 +38,27 @@ pub struct Concurrency {
 
 /// Who holds a permit. The caller chooses it and never uses one twice for the same key, not even after
 /// it was released; so a release that comes late or twice frees nobody else's permit.
+///
+/// ```
+/// use tollgate_core::PermitId;
+///
+/// let mut ids = (0..).map(PermitId); // one source of ids for all keys will do
+/// assert_eq!(ids.next(), Some(PermitId(0)));
+/// assert_eq!(ids.next(), Some(PermitId(1)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId(pub u64);
 
-/// The permits of a key that have been given and not been released.
+/// The permits of a key that have been given and not been released. None by default.
+///
+/// ```
+/// use tollgate_core::{Concurrency, PermitId, Permits, Timestamp};
+///
+/// let (mut key, now) = (Permits::default(), Timestamp::from_nanos(0));
+/// Concurrency::new(2, None)?.acquire(&mut key, PermitId(1), 1, now);
+/// assert_ne!(key, Permits::default());
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permits {
     held: VecDeque<Permit>, // those whose leases end first come first; some may have ended
@@ -92,7 +121,16 @@ impl Concurrency {
     /// At most `limit` in flight. With a lease, a permit that is never released frees itself after
     /// that time; without one it is held for ever.
     ///
-    /// Refuses a limit of 0 and a lease of 0.
+    /// Refuses a limit of 0, a lease of 0 and one above 146 years.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Concurrency, RuleError};
+    ///
+    /// assert!(Concurrency::new(5, Some(Duration::from_secs(30))).is_ok());
+    /// assert_eq!(Concurrency::new(0, None), Err(RuleError::ZeroCapacity { what: "limit" }));
+    /// assert_eq!(Concurrency::new(5, Some(Duration::ZERO)), Err(RuleError::ZeroSpan { what: "lease" }));
+    /// ```
     pub fn new(limit: u64, lease: Option<Duration>) -> Result<Self, RuleError> {
         if limit == 0 {
             return Err(RuleError::ZeroCapacity { what: "limit" });
@@ -104,19 +142,49 @@ impl Concurrency {
         }
     }
 
-    /// The most that can be in flight.
+    /// The most that can be in flight. Never 0.
+    ///
+    /// ```
+    /// use tollgate_core::Concurrency;
+    ///
+    /// assert_eq!(Concurrency::new(5, None)?.capacity(), 5);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub const fn capacity(&self) -> u64 {
         self.limit
     }
 
     /// Refuses a cost that could never pass, for those who know costs when they build rules.
+    ///
+    /// ```
+    /// use tollgate_core::{Concurrency, RuleError};
+    ///
+    /// let rule = Concurrency::new(5, None)?;
+    /// assert_eq!([0, 5].map(|cost| rule.require(cost)), [Ok(()), Ok(())]);
+    /// assert_eq!(rule.require(6), Err(RuleError::Unreachable { cost: 6, capacity: 5 }));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn require(&self, cost: u64) -> Result<(), RuleError> {
         RuleError::require(cost, self.limit)
     }
 
     /// Whether a permit of `cost` could be had at `now`. Without leases nobody knows when one denied
-    /// could: [`Retry::Unknown`].
+    /// could: [`Retry::Unknown`]. Cost 0 always could, a cost above the limit never. A `now` before the last
+    /// permit was given counts as that moment, and the wait is told from `now`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Concurrency, Nanos, Outcome, PermitId, Permits, Timestamp};
+    ///
+    /// let rule = Concurrency::new(2, Some(Duration::from_secs(30)))?;
+    /// let (mut key, at) = (Permits::default(), |s: u64| Timestamp::from_nanos(s * 1_000_000_000));
+    /// rule.acquire(&mut key, PermitId(1), 2, at(10));
+    /// let waits = [5, 10, 40].map(|s| rule.test(&key, 1, at(s)).retry_after().map(Nanos::as_secs_ceil));
+    /// assert_eq!(waits, [Some(35), Some(30), None]); // the lease ends at 40
+    /// assert_eq!(rule.test(&key, 3, at(10)), Outcome::NEVER);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub fn test(&self, state: &Permits, cost: u64, now: Timestamp) -> Outcome {
         if cost > self.limit {
@@ -137,7 +205,19 @@ impl Concurrency {
     }
 
     /// Gives the permit that `test` has just allowed for the same state, cost and time. Cost 0 gives
-    /// none.
+    /// none. It does not ask again: a permit that was denied would be given beyond the limit.
+    ///
+    /// ```
+    /// use tollgate_core::{Concurrency, PermitId, Permits, Timestamp};
+    ///
+    /// let (rule, now) = (Concurrency::new(2, None)?, Timestamp::from_nanos(0));
+    /// let mut key = Permits::default();
+    /// rule.acquire(&mut key, PermitId(1), 0, now);
+    /// assert_eq!(rule.status(&key, now).remaining, 2);
+    /// rule.acquire(&mut key, PermitId(2), 1, now);
+    /// assert_eq!(rule.status(&key, now).remaining, 1);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub fn acquire(&self, state: &mut Permits, id: PermitId, cost: u64, now: Timestamp) {
         if cost == 0 {
@@ -156,6 +236,20 @@ impl Concurrency {
     }
 
     /// Takes a permit back. False if it was not held: released before, or its lease has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Concurrency, PermitId, Permits, Timestamp};
+    ///
+    /// let rule = Concurrency::new(2, Some(Duration::from_secs(30)))?;
+    /// let (mut key, at) = (Permits::default(), |s: u64| Timestamp::from_nanos(s * 1_000_000_000));
+    /// rule.acquire(&mut key, PermitId(1), 1, at(0));
+    /// rule.acquire(&mut key, PermitId(2), 1, at(0));
+    /// assert!(rule.release(&mut key, PermitId(1), at(29)));
+    /// assert!(!rule.release(&mut key, PermitId(1), at(29))); // a second time
+    /// assert!(!rule.release(&mut key, PermitId(2), at(30))); // the lease has ended
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn release(&self, state: &mut Permits, id: PermitId, now: Timestamp) -> bool {
         let now = state.effective(now);
         let place = state.held.iter().position(|permit| permit.id == id);
@@ -165,6 +259,18 @@ impl Concurrency {
 
     /// What could still be taken at once. `reset_after` is when the last lease ends; zero where there
     /// are no leases, since nobody knows.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Concurrency, Nanos, PermitId, Permits, Status, Timestamp};
+    ///
+    /// let (mut key, now) = (Permits::default(), Timestamp::from_nanos(0));
+    /// let rule = Concurrency::new(2, Some(Duration::from_secs(30)))?;
+    /// rule.acquire(&mut key, PermitId(1), 1, now);
+    /// let reset_after = Nanos::new(30_000_000_000);
+    /// assert_eq!(rule.status(&key, now), Status { remaining: 1, reset_after });
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub fn status(&self, state: &Permits, now: Timestamp) -> Status {
         let last = state.held(now).filter_map(|permit| permit.ends).last();
@@ -174,7 +280,19 @@ impl Concurrency {
         }
     }
 
-    /// Whether nothing is held, so that an absent key would be decided alike.
+    /// Whether nothing is held, so that an absent key would be decided alike. A permit whose lease has ended
+    /// is not held. Ask this, not `reset_after`, which is zero also where permits are held without a lease.
+    ///
+    /// ```
+    /// use tollgate_core::{Concurrency, PermitId, Permits, Timestamp};
+    ///
+    /// let (rule, now) = (Concurrency::new(2, None)?, Timestamp::from_nanos(0));
+    /// let mut key = Permits::default();
+    /// assert!(rule.is_unused(&key, now));
+    /// rule.acquire(&mut key, PermitId(1), 1, now);
+    /// assert!(rule.status(&key, now).reset_after.is_zero() && !rule.is_unused(&key, now));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub fn is_unused(&self, state: &Permits, now: Timestamp) -> bool {
         state.held(now).next().is_none()

@@ -5,6 +5,14 @@ use std::time::Duration;
 use crate::Rate;
 
 /// Numbers that make no rule. Each message says what would be right.
+///
+/// ```
+/// use tollgate_core::{Rate, RuleError};
+///
+/// let refused = Rate::per_second(0).unwrap_err();
+/// assert_eq!(refused, RuleError::ZeroRate);
+/// assert!(refused.to_string().ends_with("give at least 1 token per period"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {

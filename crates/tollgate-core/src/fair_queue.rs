@@ -5,30 +5,46 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::Timestamp;
 
 /// A tenant's share in proportion to the others'. Never zero.
+///
+/// ```
+/// assert!(tollgate_core::Weight::new(3) > Some(tollgate_core::Weight::ONE));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u32);
 
 impl Weight {
     /// The share of those who have not been given another.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Weight::new(1), Some(tollgate_core::Weight::ONE));
+    /// ```
     pub const ONE: Self = Self(1);
 
     /// A weight; none for 0, which would wait for ever.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Weight::new(0), None);
+    /// ```
     pub const fn new(weight: u32) -> Option<Self> {
         if weight == 0 { None } else { Some(Self(weight)) }
     }
 
     /// The number.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Weight::ONE.get(), 1);
+    /// ```
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// A request that wants a slot.
+/// A request that wants a slot. [`FairQueue`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<T> {
     /// The tenant's weight, as of this request.
     pub weight: Weight,
-    /// The work it is expected to be, at least 1. [`FairQueue::finish`] corrects it.
+    /// The work it is expected to be; 0 counts as 1. [`FairQueue::finish`] corrects it.
     pub cost: u64,
     /// After this moment it is no longer worth starting; at it, it still is.
     pub deadline: Option<Timestamp>,
@@ -36,11 +52,11 @@ pub struct Request<T> {
     pub item: T,
 }
 
-/// A place in the queue, to leave it with.
+/// A place in the queue, to leave it with. [`FairQueue::cancel`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
-/// A request turned away at the door, with what it carried.
+/// A request turned away at the door, with what it carried. [`FairQueue::push`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full<T> {
     /// Its tenant has as many waiting as one may have.
@@ -49,7 +65,7 @@ pub enum Full<T> {
     Queue(T),
 }
 
-/// What [`FairQueue::dispatch`] took from the queue.
+/// What [`FairQueue::dispatch`] took from the queue. The example is there.
 #[derive(Debug)]
 #[must_use = "a request taken from the queue must be answered"]
 pub enum Dispatch<K, T> {
@@ -59,7 +75,7 @@ pub enum Dispatch<K, T> {
     Expired(T),
 }
 
-/// A slot in use. It is given back by [`FairQueue::finish`], once.
+/// A slot in use, given back once by [`FairQueue::finish`], which has an example.
 #[derive(Debug)]
 #[must_use = "the slot stays taken until the request is finished"]
 pub struct Running<K> {
@@ -69,7 +85,7 @@ pub struct Running<K> {
 }
 
 impl<K> Running<K> {
-    /// Whose slot it is.
+    /// Whose slot it is. [`FairQueue::finish`] has an example.
     pub const fn tenant(&self) -> &K {
         &self.tenant
     }
@@ -105,6 +121,24 @@ fn share(cost: u64, weight: Weight) -> Tag {
 /// - Cost: O(log tenants) a request. Memory: one record a tenant with work, and one a tenant that was served
 ///   beyond v, of which as many are remembered as may wait. (Where new tenants come without end, each with
 ///   the right to be served at once, those who come again wait: bound the number of tenants.)
+///
+/// ```
+/// use tollgate_core::{Dispatch, FairQueue, Request, Timestamp, Weight};
+///
+/// let mut queue = FairQueue::new(1, 10, 5);
+/// for (tenant, weight) in [("small", Weight::ONE), ("large", Weight::new(2).unwrap())] {
+///     for cost in [1; 3] {
+///         queue.push(tenant, Request { weight, cost, deadline: None, item: tenant }).unwrap();
+///     }
+/// }
+/// assert_eq!((queue.waiting(), queue.running(), queue.tenants()), (6, 0, 2));
+/// let mut order = vec![];
+/// while let Some(Dispatch::Run(running, item)) = queue.dispatch(Timestamp::from_nanos(0)) {
+///     order.push(item);
+///     queue.finish(running, 1);
+/// }
+/// assert_eq!(order, ["small", "large", "large", "small", "large", "small"]);
+/// ```
 #[derive(Debug)]
 pub struct FairQueue<K, T> {
     slots: usize,
@@ -135,6 +169,15 @@ struct Waiting<T> {
 
 impl<K: Ord + Clone, T> FairQueue<K, T> {
     /// A queue before `slots` slots, in which `max_waiting` may wait, `max_waiting_each` of any tenant.
+    /// Every request goes through the line: where none may wait, none is served.
+    ///
+    /// ```
+    /// use tollgate_core::{FairQueue, Full, Request, Weight};
+    ///
+    /// let mut queue = FairQueue::new(1, 0, 1); // a slot is free, but nobody may wait for it
+    /// let request = Request { weight: Weight::ONE, cost: 1, deadline: None, item: 'a' };
+    /// assert_eq!(queue.push("alice", request), Err(Full::Queue('a')));
+    /// ```
     pub fn new(slots: usize, max_waiting: usize, max_waiting_each: usize) -> Self {
         Self {
             slots,
@@ -150,27 +193,49 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         }
     }
 
-    /// Requests in line.
+    /// Requests in line. [`FairQueue`] has an example.
     pub const fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Slots in use.
+    /// Slots in use. [`FairQueue`] has an example.
     pub const fn running(&self) -> usize {
         self.running
     }
 
-    /// Tenants remembered: those with work, and those served beyond their share.
+    /// Tenants remembered: with work, or served beyond their share. [`FairQueue`] has an example.
     pub fn tenants(&self) -> usize {
         self.tenants.len()
     }
 
-    /// Changes the number of slots. Those in use beyond it are not cut off.
+    /// Changes the number of slots. Those in use beyond it are not cut off. With 0 nothing is dispatched.
+    ///
+    /// ```
+    /// use tollgate_core::{FairQueue, Request, Timestamp, Weight};
+    ///
+    /// let (mut queue, now) = (FairQueue::new(0, 10, 5), Timestamp::from_nanos(0));
+    /// queue.push("alice", Request { weight: Weight::ONE, cost: 1, deadline: None, item: 'a' }).unwrap();
+    /// assert!(queue.dispatch(now).is_none());
+    /// queue.set_slots(1);
+    /// assert!(queue.dispatch(now).is_some());
+    /// ```
     pub const fn set_slots(&mut self, slots: usize) {
         self.slots = slots;
     }
 
-    /// Puts a request at the end of its tenant's line.
+    /// Puts a request at the end of its tenant's line, also one whose deadline has passed. Where both are
+    /// full, the queue is named.
+    ///
+    /// ```
+    /// use tollgate_core::{FairQueue, Full, Request, Weight};
+    ///
+    /// let mut queue = FairQueue::new(1, 2, 1);
+    /// let request = |item| Request { weight: Weight::ONE, cost: 1, deadline: None, item };
+    /// assert!(queue.push("alice", request('a')).is_ok());
+    /// assert_eq!(queue.push("alice", request('b')), Err(Full::Tenant('b')));
+    /// assert!(queue.push("bob", request('c')).is_ok());
+    /// assert_eq!(queue.push("carol", request('d')), Err(Full::Queue('d')));
+    /// ```
     pub fn push(&mut self, tenant: K, request: Request<T>) -> Result<Ticket, Full<T>> {
         if self.waiting >= self.max_waiting {
             return Err(Full::Queue(request.item));
@@ -185,7 +250,17 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         Ok(Ticket(arrival))
     }
 
-    /// Takes a request out of its tenant's line. None if it is no longer there.
+    /// Takes a request out of its tenant's line. None if it is no longer there. It costs its tenant nothing.
+    ///
+    /// ```
+    /// use tollgate_core::{FairQueue, Request, Weight};
+    ///
+    /// let mut queue = FairQueue::new(1, 10, 5);
+    /// let request = Request { weight: Weight::ONE, cost: 1, deadline: None, item: 'a' };
+    /// let ticket = queue.push("alice", request).unwrap();
+    /// assert_eq!(queue.cancel(&"alice", ticket), Some('a'));
+    /// assert_eq!(queue.cancel(&"alice", ticket), None);
+    /// ```
     pub fn cancel(&mut self, tenant: &K, ticket: Ticket) -> Option<T> {
         let line = &self.tenants.get(tenant)?.line;
         let place = line.binary_search_by_key(&ticket.0, |waiting| waiting.arrival).ok()?;
@@ -196,7 +271,20 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
     }
 
     /// Takes the next request that may run, or one whose deadline passed before its turn came. None
-    /// when no slot is free or nobody waits; call it until it says so.
+    /// when no slot is free or nobody waits; call it until it says so. While no slot is
+    /// free, those whose deadline has passed stay in line.
+    ///
+    /// ```
+    /// use tollgate_core::{Dispatch, FairQueue, Request, Timestamp, Weight};
+    ///
+    /// let (mut queue, at, weight) = (FairQueue::new(1, 10, 5), Timestamp::from_nanos, Weight::ONE);
+    /// for (nanos, item) in [(4, 'a'), (5, 'b'), (4, 'c')] {
+    ///     queue.push("alice", Request { weight, cost: 1, deadline: Some(at(nanos)), item }).unwrap();
+    /// }
+    /// assert!(matches!(queue.dispatch(at(5)), Some(Dispatch::Expired('a'))));
+    /// assert!(matches!(queue.dispatch(at(5)), Some(Dispatch::Run(_, 'b'))));
+    /// assert!(queue.dispatch(at(5)).is_none()); // the slot is taken
+    /// ```
     pub fn dispatch(&mut self, now: Timestamp) -> Option<Dispatch<K, T>> {
         if self.running >= self.slots {
             return None;
@@ -223,7 +311,19 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
     }
 
     /// Gives a slot back and charges the tenant what the work really was instead of what it was
-    /// expected to be; never so little that it would be owed for time gone by.
+    /// expected to be; never so little that it would be owed for time gone by, and 0 counts as 1. A slot
+    /// of another queue is ignored where the tenant has none in this one.
+    ///
+    /// ```
+    /// use tollgate_core::{Dispatch, FairQueue, Request, Timestamp, Weight};
+    ///
+    /// let mut queue = FairQueue::new(1, 10, 5);
+    /// queue.push("alice", Request { weight: Weight::ONE, cost: 1, deadline: None, item: 'a' }).unwrap();
+    /// let Some(Dispatch::Run(running, 'a')) = queue.dispatch(Timestamp::from_nanos(0)) else { panic!() };
+    /// assert_eq!((running.tenant(), queue.running()), (&"alice", 1));
+    /// queue.finish(running, 3); // it was more work than expected
+    /// assert_eq!(queue.running(), 0);
+    /// ```
     pub fn finish(&mut self, running: Running<K>, actual: u64) {
         let Running { tenant, weight, cost } = running;
         if self.tenants.get(&tenant).is_none_or(|record| record.running == 0) {

@@ -6,6 +6,18 @@ use crate::rate::MAX_SPAN;
 use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
 
 /// Where windows begin.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Algorithm, Align, FixedWindow, Timestamp, Window};
+///
+/// for (align, seconds) in [(Align::Epoch, 3), (Align::First, 10)] {
+///     let rule = FixedWindow::new(1, Duration::from_secs(10), align)?;
+///     let (mut key, now) = (Window::default(), Timestamp::from_nanos(7_000_000_000));
+///     assert_eq!(rule.decide(&mut key, 1, now).status.reset_after.as_secs_ceil(), seconds);
+/// }
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// At multiples of the window's length since the epoch: the same edges for all keys.
@@ -22,6 +34,20 @@ pub enum Align {
 /// - Overshoot: up to twice the limit in a span of one window, half on either side of its edge.
 /// - Choose another: where that doubling hurts, [`SlidingCounter`](crate::SlidingCounter) or
 ///   [`SlidingLog`](crate::SlidingLog).
+///
+/// A window that is full denies until it ends, also while a clock that stepped back is before its start:
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Algorithm, Align, FixedWindow, Nanos, Timestamp, Window};
+///
+/// let rule = FixedWindow::new(5, Duration::from_secs(10), Align::Epoch)?;
+/// let (mut key, at) = (Window::default(), |s: u64| Timestamp::from_nanos(s * 1_000_000_000));
+/// assert_eq!(rule.decide(&mut key, 5, at(12)).status.remaining, 0);
+/// let waits = [8, 12, 19, 20].map(|s| rule.test(&key, 1, at(s)).retry_after().map(Nanos::as_secs_ceil));
+/// assert_eq!(waits, [Some(12), Some(8), Some(1), None]);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
     limit: u64,  // never zero
@@ -34,6 +60,17 @@ pub struct FixedWindow {
 ///
 /// Remembering the end, not an index, serves both alignments and makes a clock that steps back into an
 /// earlier window count in the newest one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Algorithm, Align, FixedWindow, Timestamp, Window};
+///
+/// let rule = FixedWindow::new(5, Duration::from_secs(10), Align::First)?;
+/// let mut key = Window::default(); // none has opened
+/// rule.spend(&mut key, 0, Timestamp::from_nanos(0)); // nor does a cost of 0 open one
+/// assert_eq!(key, Window::default());
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     end: Timestamp,
@@ -51,6 +88,18 @@ impl Window {
 impl FixedWindow {
     /// At most `limit` in each `window`, aligned to the clock's own zero unless
     /// [`started_at`](Self::started_at) says otherwise.
+    ///
+    /// Refuses zero for either, and a window above 146 years.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Align, FixedWindow, RuleError};
+    ///
+    /// let (second, zero) = (Duration::from_secs(1), Duration::ZERO);
+    /// let refused = FixedWindow::new(0, second, Align::Epoch);
+    /// assert_eq!(refused, Err(RuleError::ZeroCapacity { what: "limit" }));
+    /// assert_eq!(FixedWindow::new(1, zero, Align::Epoch), Err(RuleError::ZeroSpan { what: "window" }));
+    /// ```
     pub fn new(limit: u64, window: Duration, align: Align) -> Result<Self, RuleError> {
         if limit == 0 {
             return Err(RuleError::ZeroCapacity { what: "limit" });
@@ -59,7 +108,18 @@ impl FixedWindow {
     }
 
     /// Tells what time it is at the clock's zero, since the Unix epoch, so that windows begin on the
-    /// minute, the hour, the day.
+    /// minute, the hour, the day. With [`Align::First`] it changes nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Algorithm, Align, FixedWindow, Timestamp, Window};
+    ///
+    /// let rule = FixedWindow::new(5, Duration::from_secs(60), Align::Epoch)?;
+    /// let rule = rule.started_at(Duration::from_secs(1_700_000_030)); // ten seconds before a full minute
+    /// let (mut key, now) = (Window::default(), Timestamp::from_nanos(0));
+    /// assert_eq!(rule.decide(&mut key, 1, now).status.reset_after.as_secs_ceil(), 10);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[must_use]
     pub fn started_at(self, since_epoch: Duration) -> Self {
         Self { phase: phase(since_epoch, self.window), ..self }

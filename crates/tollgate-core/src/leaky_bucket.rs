@@ -37,7 +37,20 @@ pub struct LeakyBucket {
 impl LeakyBucket {
     /// A queue of `capacity` places that lets requests go at `rate`.
     ///
-    /// Refuses a capacity of 0, and one that takes longer to drain than the state can reach ahead.
+    /// Refuses a capacity of 0, and one that takes longer to drain than the state can reach ahead. With a
+    /// capacity of 1 nobody waits: a request goes at once or is denied.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, LeakyBucket, Nanos, Outcome, Rate, Tat, Timestamp};
+    ///
+    /// assert!(LeakyBucket::new(Rate::per_second(10)?, 0).is_err());
+    /// let rule = LeakyBucket::new(Rate::per_second(10)?, 1)?;
+    /// let (mut key, now) = (Tat::default(), Timestamp::from_nanos(0));
+    /// assert_eq!(rule.decide(&mut key, 1, now).outcome, Outcome::ALLOW);
+    /// assert_eq!(rule.test(&key, 1, now).retry_after(), Some(Nanos::new(100_000_000)));
+    /// assert_eq!(rule.test(&key, 2, now), Outcome::NEVER);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn new(rate: Rate, capacity: u64) -> Result<Self, RuleError> {
         Ok(Self { bucket: Bucket::new(rate, capacity, "capacity of the queue")? })
     }

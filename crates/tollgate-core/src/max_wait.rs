@@ -14,6 +14,21 @@ use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Tim
 /// - Memory: 40 bytes a key, and 8 for each request that waited, at most `max_waiting`.
 /// - Overshoot: none; waiting requests are charged when they are admitted.
 /// - Choose another: the bare bucket where callers would rather hear "no" at once.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Algorithm, MaxWait, Nanos, Outcome, Rate, Retry, Timestamp, TokenBucket, Waiting};
+///
+/// let bucket = TokenBucket::new(Rate::per_second(10)?, 1)?;
+/// let rule = MaxWait::new(bucket, Duration::from_millis(150), 5)?;
+/// let (mut key, now) = (Waiting::default(), Timestamp::from_nanos(0));
+/// let ms = |ms: u64| Nanos::new(ms * 1_000_000);
+/// assert_eq!(rule.decide(&mut key, 1, now).outcome, Outcome::ALLOW);
+/// assert_eq!(rule.decide(&mut key, 1, now).outcome, Outcome::Allow { delay: ms(100) });
+/// assert_eq!(rule.test(&key, 1, now), Outcome::Deny { retry: Retry::After(ms(50)) }); // 200 is too long
+/// assert_eq!(rule.test(&key, 2, now), Outcome::NEVER); // the bucket holds 1, however long the wait
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxWait<B> {
     bucket: B,
@@ -21,7 +36,19 @@ pub struct MaxWait<B> {
     max_waiting: usize, // never zero
 }
 
-/// The bucket's state, and when each request that had to wait is released, in order.
+/// The bucket's state, and when each request that had to wait is released, in order. Nobody
+/// waits by default.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Algorithm, LeakyBucket, MaxWait, Rate, Timestamp, Waiting};
+///
+/// let rule = MaxWait::new(LeakyBucket::new(Rate::per_second(10)?, 9)?, Duration::from_secs(1), 1)?;
+/// let (mut key, now) = (Waiting::default(), Timestamp::from_nanos(0));
+/// let passed = [1; 3].map(|cost| rule.decide(&mut key, cost, now).is_allowed());
+/// assert_eq!(passed, [true, true, false]); // one goes at once and one may wait
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     tat: Tat,
@@ -44,6 +71,17 @@ impl<B: Holds> MaxWait<B> {
     /// Lets up to `max_waiting` requests wait, each at most `max_wait`.
     ///
     /// Refuses zero for either, and a wait too long for the bucket's state.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{MaxWait, Rate, RuleError, TokenBucket};
+    ///
+    /// let (bucket, second) = (TokenBucket::new(Rate::per_second(10)?, 1)?, Duration::from_secs(1));
+    /// assert_eq!(MaxWait::new(bucket, Duration::ZERO, 5), Err(RuleError::ZeroSpan { what: "max_wait" }));
+    /// assert_eq!(MaxWait::new(bucket, second, 0), Err(RuleError::ZeroWaiting));
+    /// assert!(MaxWait::new(bucket, Duration::MAX, 5).is_err());
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn new(bucket: B, max_wait: Duration, max_waiting: u32) -> Result<Self, RuleError> {
         if max_wait.is_zero() {
             return Err(RuleError::ZeroSpan { what: "max_wait" });
@@ -57,6 +95,15 @@ impl<B: Holds> MaxWait<B> {
     }
 
     /// The bucket underneath.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{MaxWait, Rate, TokenBucket};
+    ///
+    /// let bucket = TokenBucket::new(Rate::per_second(10)?, 1)?;
+    /// assert_eq!(MaxWait::new(bucket, Duration::from_secs(1), 5)?.bucket(), &bucket);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub const fn bucket(&self) -> &B {
         &self.bucket
     }
@@ -80,7 +127,21 @@ impl<B: Holds> MaxWait<B> {
         tat
     }
 
-    /// As [`Algorithm::test`], for a caller that would wait less than `max_wait`.
+    /// As [`Algorithm::test`], for a caller that would wait `max_wait` at most. With zero only what may go at
+    /// once is allowed; more than the rule's own wait is taken as that.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Algorithm, MaxWait, Nanos, Rate, Timestamp, TokenBucket, Waiting};
+    ///
+    /// let bucket = TokenBucket::new(Rate::per_second(10)?, 1)?;
+    /// let rule = MaxWait::new(bucket, Duration::from_millis(150), 5)?;
+    /// let (mut key, now) = (Waiting::default(), Timestamp::from_nanos(0));
+    /// rule.spend(&mut key, 1, now);
+    /// let within = |ms: u64| rule.test_within(&key, 1, now, Nanos::new(ms * 1_000_000)).is_allowed();
+    /// assert_eq!([0, 99, 100, 900].map(within), [false, false, true, true]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub fn test_within(&self, state: &Waiting, cost: u64, now: Timestamp, max_wait: Nanos) -> Outcome {
         let outcome = self.bucket.test_within(&state.tat, cost, now, max_wait.min(self.max_wait));

@@ -6,26 +6,105 @@ use crate::{Decision, Outcome, PermitId, Rule, State, Status, Timestamp};
 ///
 /// They are reached by number, so that a store can keep states of any kind behind any lock. No two may
 /// stand for the same state: a plan that names one twice is merged first, its costs added.
+///
+/// ```
+/// use tollgate_core::{Decision, Outcome, Plan, Status, Timestamp, decide_all};
+///
+/// struct Gates { open: [bool; 2], passed: [u64; 2] }
+/// impl Plan for Gates {
+///     fn len(&self) -> usize { 2 }
+///     fn test(&self, i: usize, _: Timestamp) -> Outcome {
+///         if self.open[i] { Outcome::ALLOW } else { Outcome::NEVER }
+///     }
+///     fn spend(&mut self, i: usize, _: Timestamp) { self.passed[i] += 1; }
+///     fn status(&self, _: usize, _: Timestamp) -> Status { Status::default() }
+/// }
+/// let mut gates = Gates { open: [true, false], passed: [0, 0] };
+/// let verdict = decide_all(&mut gates, Timestamp::from_nanos(0), &mut [Decision::default(); 2]);
+/// assert_eq!(verdict.outcome, Outcome::NEVER);
+/// assert_eq!(gates.passed, [0, 0]); // not even where it was open
+/// ```
 pub trait Plan {
-    /// How many limits apply.
+    /// How many limits apply. With none, every request passes.
+    ///
+    /// ```
+    /// use tollgate_core::{Charge, Plan, Timestamp, decide_all};
+    ///
+    /// let mut none: [Charge<'_>; 0] = [];
+    /// assert_eq!(Plan::len(&none), 0);
+    /// let verdict = decide_all(&mut none, Timestamp::from_nanos(0), &mut []);
+    /// assert!(verdict.is_allowed() && verdict.remaining.is_none());
+    /// ```
     fn len(&self) -> usize;
 
     /// Whether none applies.
+    ///
+    /// ```
+    /// use tollgate_core::{Charge, Plan};
+    ///
+    /// let none: [Charge<'_>; 0] = [];
+    /// assert!(Plan::is_empty(&none));
+    /// ```
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether limit `i` would let the request pass. Changes nothing.
+    /// Whether limit `i` would let the request pass. Changes nothing. May panic, as `spend` and `status`
+    /// may, if there is no limit `i`.
+    ///
+    /// ```
+    /// use tollgate_core::{Charge, Outcome, PermitId, Plan, Rate, Rule, State, Timestamp, TokenBucket};
+    ///
+    /// let rule = Rule::from(TokenBucket::new(Rate::per_second(1)?, 5)?);
+    /// let (mut key, now) = (State::default(), Timestamp::from_nanos(0));
+    /// let plan = [Charge { rule: &rule, state: &mut key, cost: 6, permit: PermitId(0) }];
+    /// assert_eq!(plan.test(0, now), Outcome::NEVER);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn test(&self, i: usize, now: Timestamp) -> Outcome;
 
     /// Charges the request to limit `i`, which has let it pass.
+    ///
+    /// ```
+    /// use tollgate_core::{Charge, PermitId, Plan, Rate, Rule, State, Timestamp, TokenBucket};
+    ///
+    /// let rule = Rule::from(TokenBucket::new(Rate::per_second(1)?, 5)?);
+    /// let (mut key, now) = (State::default(), Timestamp::from_nanos(0));
+    /// let mut plan = [Charge { rule: &rule, state: &mut key, cost: 2, permit: PermitId(0) }];
+    /// plan.spend(0, now);
+    /// assert_eq!(plan.status(0, now).remaining, 3);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn spend(&mut self, i: usize, now: Timestamp);
 
-    /// How limit `i` stands.
+    /// How limit `i` stands, whatever the request costs.
+    ///
+    /// ```
+    /// use tollgate_core::{Charge, PermitId, Plan, Rate, Rule, State, Timestamp, TokenBucket};
+    ///
+    /// let rule = Rule::from(TokenBucket::new(Rate::per_second(1)?, 5)?);
+    /// let mut key = State::default();
+    /// let plan = [Charge { rule: &rule, state: &mut key, cost: 2, permit: PermitId(0) }];
+    /// assert_eq!(plan.status(0, Timestamp::from_nanos(0)).remaining, 5);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn status(&self, i: usize, now: Timestamp) -> Status;
 }
 
 /// One limit of a plan whose states are at hand: a slice or an array of charges is a [`Plan`].
+///
+/// A cost of 0 asks how the limit stands; a cost it can never let pass denies the whole plan.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Charge, Concurrency, Decision, PermitId, Rule, State, Timestamp, decide_all};
+///
+/// let (rule, mut key) = (Rule::from(Concurrency::new(2, Some(Duration::from_secs(30)))?), State::default());
+/// let mut plan = [Charge { rule: &rule, state: &mut key, cost: 1, permit: PermitId(7) }];
+/// let verdict = decide_all(&mut plan, Timestamp::from_nanos(0), &mut [Decision::default()]);
+/// assert_eq!(verdict.remaining, Some(1)); // permit 7 is out
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Debug)]
 pub struct Charge<'a> {
     /// The limit's rule.
@@ -76,6 +155,21 @@ impl<const N: usize> Plan for [Charge<'_>; N] {
 }
 
 /// The answer to a plan.
+///
+/// ```
+/// use tollgate_core::{Charge, Decision, PermitId, Rate, Rule, State, Timestamp, TokenBucket, decide_all};
+///
+/// let rate = Rate::per_second(1)?;
+/// let (three, five) = (Rule::from(TokenBucket::new(rate, 3)?), Rule::from(TokenBucket::new(rate, 5)?));
+/// let (mut one, mut other, permit) = (State::default(), State::default(), PermitId(0));
+/// let mut plan = [
+///     Charge { rule: &three, state: &mut one, cost: 1, permit },
+///     Charge { rule: &five, state: &mut other, cost: 4, permit },
+/// ];
+/// let verdict = decide_all(&mut plan, Timestamp::from_nanos(0), &mut [Decision::default(); 2]);
+/// assert_eq!((verdict.remaining, verdict.reported), (Some(1), Some(1))); // 2 remain of three, 1 of five
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not go ahead"]
 pub struct Verdict {
@@ -90,6 +184,13 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether the request may pass, now or after its delay.
+    ///
+    /// ```
+    /// use tollgate_core::{Outcome, Verdict};
+    ///
+    /// let verdict = Verdict { outcome: Outcome::NEVER, remaining: Some(3), reported: Some(0) };
+    /// assert!(!verdict.is_allowed()); // 3 remain, but the cost is more than the limit can hold
+    /// ```
     #[inline]
     pub const fn is_allowed(&self) -> bool {
         self.outcome.is_allowed()
@@ -98,9 +199,9 @@ impl Verdict {
 
 /// Decides a plan at one instant: every limit is asked, then all are charged or none is.
 ///
-/// The answer of each limit is written to `decisions`, which must be as long as the plan. Where the
-/// request is denied they tell of states that have not changed, also for limits that would have
-/// allowed it.
+/// A plan without limits is allowed. The answer of each limit is written to `decisions`, which must be as
+/// long as the plan. Where the request is denied they tell of states that have not changed, also for limits
+/// that would have allowed it.
 ///
 /// # Panics
 ///

@@ -16,6 +16,16 @@ const FINEST: u64 = 64;
 /// all rates that people write do. Otherwise the time between two tokens is rounded up by less than 1/64 ns,
 /// so that the rate is never too fast: slow by at most 16 in 10^9 near 1000 a second, by up to 1.6 % near
 /// 10^9 a second. (Of bytes, count KiB.)
+///
+/// Equal means given alike: 60 a minute and 1 a second are as fast, but are not equal.
+///
+/// ```
+/// use tollgate_core::Rate;
+///
+/// assert_eq!(Rate::per_minute(100)?.to_string(), "100 per 60s");
+/// assert_ne!(Rate::per_minute(60)?, Rate::per_second(1)?);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     tokens: u64, // never zero
@@ -27,6 +37,17 @@ impl Rate {
     ///
     /// Refuses zero for either, a period above 146 years, and more than one token a nanosecond unless that
     /// is kept exactly.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Rate, RuleError};
+    ///
+    /// let (second, nano) = (Duration::from_secs(1), Duration::from_nanos(1));
+    /// assert_eq!(Rate::new(0, second), Err(RuleError::ZeroRate));
+    /// assert_eq!(Rate::new(1, Duration::ZERO), Err(RuleError::ZeroPeriod));
+    /// assert!(Rate::new(64, nano).is_ok()); // a token each 1/64 ns, exactly
+    /// assert_eq!(Rate::new(65, nano), Err(RuleError::TooFast { tokens: 65, period: nano }));
+    /// ```
     pub fn new(tokens: u64, period: Duration) -> Result<Self, RuleError> {
         if tokens == 0 {
             return Err(RuleError::ZeroRate);
@@ -42,27 +63,67 @@ impl Rate {
         Ok(rate)
     }
 
-    /// `tokens` a second.
+    /// `tokens` a second. Refuses 0, and what [`new`](Self::new) finds too fast.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Rate, RuleError};
+    ///
+    /// assert_eq!(Rate::per_second(5)?, Rate::new(5, Duration::from_secs(1))?);
+    /// assert_eq!(Rate::per_second(0), Err(RuleError::ZeroRate));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn per_second(tokens: u64) -> Result<Self, RuleError> {
         Self::new(tokens, Duration::from_secs(1))
     }
 
-    /// `tokens` a minute.
+    /// `tokens` a minute. Refuses as [`per_second`](Self::per_second) does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::Rate;
+    ///
+    /// assert_eq!(Rate::per_minute(90)?, Rate::new(90, Duration::from_secs(60))?);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn per_minute(tokens: u64) -> Result<Self, RuleError> {
         Self::new(tokens, Duration::from_secs(60))
     }
 
-    /// `tokens` an hour.
+    /// `tokens` an hour. Refuses as [`per_second`](Self::per_second) does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::Rate;
+    ///
+    /// assert_eq!(Rate::per_hour(1000)?, Rate::new(1000, Duration::from_secs(3600))?);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn per_hour(tokens: u64) -> Result<Self, RuleError> {
         Self::new(tokens, Duration::from_secs(3600))
     }
 
-    /// The tokens that come in one period: the burst people mean when they name none.
+    /// The tokens that come in one period: the burst people mean when they name none. Never 0.
+    ///
+    /// ```
+    /// use tollgate_core::Rate;
+    ///
+    /// assert_eq!(Rate::per_minute(60)?.tokens(), 60); // as it was given, not reduced to 1 a second
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub const fn tokens(self) -> u64 {
         self.tokens
     }
 
-    /// The period, as it was given.
+    /// The period, as it was given. Never zero.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::Rate;
+    ///
+    /// assert_eq!(Rate::per_minute(60)?.period(), Duration::from_secs(60));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub const fn period(self) -> Duration {
         Duration::from_nanos(self.period)
     }

@@ -10,6 +10,18 @@ use crate::{
 };
 
 /// A rule of any algorithm.
+///
+/// ```
+/// use tollgate_core::{PermitId, Rate, Rule, State, Timestamp, TokenBucket};
+///
+/// let rule = Rule::from(TokenBucket::new(Rate::per_second(5)?, 10)?);
+/// let (mut key, at) = (State::default(), |ms: u64| Timestamp::from_nanos(ms * 1_000_000));
+/// assert_eq!(rule.capacity(), 10);
+/// rule.spend(&mut key, PermitId(0), 3, at(0));
+/// assert_eq!(rule.status(&key, at(0)).remaining, 7);
+/// assert_eq!([599, 600].map(|ms| rule.is_unused(&key, at(ms))), [false, true]);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rule {
@@ -35,6 +47,17 @@ pub enum Rule {
 
 /// The state of a key under a rule of any algorithm: 48 bytes, and what it keeps on the heap. Where all keys
 /// share an algorithm, its own kind of state is smaller.
+///
+/// Under a rule of another algorithm than the one that wrote it, a state counts as unused.
+///
+/// ```
+/// use tollgate_core::{Concurrency, PermitId, Rate, Rule, State, Timestamp, TokenBucket};
+///
+/// let (mut key, now) = (State::default(), Timestamp::from_nanos(0));
+/// Rule::from(TokenBucket::new(Rate::per_second(5)?, 10)?).spend(&mut key, PermitId(0), 10, now);
+/// assert_eq!(Rule::from(Concurrency::new(3, None)?).status(&key, now).remaining, 3);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
@@ -103,7 +126,7 @@ macro_rules! each {
 }
 
 impl Rule {
-    /// The most that can pass at once.
+    /// The most that can pass at once. Never 0. [`Rule`] has an example.
     #[inline]
     pub fn capacity(&self) -> u64 {
         each!(self, rule => rule.capacity())
@@ -131,18 +154,46 @@ impl Rule {
         }
     }
 
-    /// As [`Algorithm::require`].
+    /// As [`Algorithm::require`], also for a concurrency limit.
+    ///
+    /// ```
+    /// use tollgate_core::{Concurrency, Rule};
+    ///
+    /// let rule = Rule::from(Concurrency::new(3, None)?);
+    /// assert!(rule.require(3).is_ok() && rule.require(4).is_err());
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn require(&self, cost: u64) -> Result<(), RuleError> {
         each!(self, rule => rule.require(cost))
     }
 
     /// As [`Algorithm::test`].
+    ///
+    /// ```
+    /// use tollgate_core::{Outcome, Rate, Rule, State, Timestamp, TokenBucket};
+    ///
+    /// let rule = Rule::from(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// let outcomes = [0, 10, 11].map(|cost| rule.test(&State::Unused, cost, Timestamp::from_nanos(0)));
+    /// assert_eq!(outcomes, [Outcome::ALLOW, Outcome::ALLOW, Outcome::NEVER]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub fn test(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
         each!(self, rule => read(state, |state| rule.test(state, cost, now)))
     }
 
     /// As [`Algorithm::spend`]. A concurrency limit gives the permit `id`; the others ignore it.
+    ///
+    /// ```
+    /// use tollgate_core::{Concurrency, PermitId, Rule, State, Timestamp};
+    ///
+    /// let (limit, now) = (Concurrency::new(3, None)?, Timestamp::from_nanos(0));
+    /// let mut key = State::default();
+    /// Rule::from(limit).spend(&mut key, PermitId(7), 1, now);
+    /// let State::Permits(permits) = &mut key else { panic!("of another kind") };
+    /// assert!(limit.release(permits, PermitId(7), now));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     pub fn spend(&self, state: &mut State, id: PermitId, cost: u64, now: Timestamp) {
         each!(self,
@@ -151,7 +202,17 @@ impl Rule {
     }
 
     /// The most bytes on the heap that charging `cost` may add to what the state has there
-    /// ([`State::heap_bytes`]): for stores that must know before they let a request pass.
+    /// ([`State::heap_bytes`]): for stores that must know before they let a request pass. 0 where all
+    /// is kept in place, and where there is room already.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Rule, SlidingLog, State};
+    ///
+    /// let rule = Rule::from(SlidingLog::new(100, Duration::from_secs(60))?);
+    /// assert_eq!([0, 3, 100].map(|cost| rule.heap_growth(&State::Unused, cost)), [0, 24, 800]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn heap_growth(&self, state: &State, cost: u64) -> usize {
         match self {
             Self::SlidingLog(rule) => read(state, |log| rule.heap_growth(log, cost)),
@@ -163,6 +224,16 @@ impl Rule {
     }
 
     /// As [`Algorithm::decide`]. A concurrency limit gives the permit `id`; the others ignore it.
+    ///
+    /// ```
+    /// use tollgate_core::{Concurrency, Outcome, PermitId, Retry, Rule, State, Timestamp};
+    ///
+    /// let (rule, now) = (Rule::from(Concurrency::new(1, None)?), Timestamp::from_nanos(0));
+    /// let mut key = State::default();
+    /// let outcomes = [7, 8].map(|id| rule.decide(&mut key, PermitId(id), 1, now).outcome);
+    /// assert_eq!(outcomes, [Outcome::ALLOW, Outcome::Deny { retry: Retry::Unknown }]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn decide(&self, state: &mut State, id: PermitId, cost: u64, now: Timestamp) -> Decision {
         let outcome = self.test(state, cost, now);
         if outcome.is_allowed() {
@@ -173,19 +244,31 @@ impl Rule {
 
     /// As [`Algorithm::refund`]. A concurrency limit gives nothing back: a permit is released by its id
     /// ([`Concurrency::release`]). Nor does a key whose state another algorithm has written.
+    ///
+    /// ```
+    /// use tollgate_core::{Concurrency, PermitId, Rate, Rule, State, Timestamp, TokenBucket};
+    ///
+    /// let (bucket, now) = (TokenBucket::new(Rate::per_second(5)?, 10)?, Timestamp::from_nanos(0));
+    /// for (rule, given) in [(Rule::from(bucket), 2), (Rule::from(Concurrency::new(3, None)?), 0)] {
+    ///     let mut key = State::default();
+    ///     rule.spend(&mut key, PermitId(7), 2, now);
+    ///     assert_eq!(rule.refund(&mut key, 2, now, now), given);
+    /// }
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn refund(&self, state: &mut State, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
         each!(self,
             rule => Kind::find_mut(state).map_or(0, |state| rule.refund(state, cost, charged, now)),
             _concurrency => 0)
     }
 
-    /// As [`Algorithm::status`].
+    /// As [`Algorithm::status`]. [`Rule`] has an example.
     #[inline]
     pub fn status(&self, state: &State, now: Timestamp) -> Status {
         each!(self, rule => read(state, |state| rule.status(state, now)))
     }
 
-    /// As [`Algorithm::is_unused`].
+    /// As [`Algorithm::is_unused`]. [`Rule`] has an example.
     #[inline]
     pub fn is_unused(&self, state: &State, now: Timestamp) -> bool {
         each!(self, rule => read(state, |state| rule.is_unused(state, now)))
@@ -193,6 +276,21 @@ impl Rule {
 
     /// As [`Algorithm::convert`], between rules of any algorithm. A key starts afresh where the
     /// algorithm changed; a `max_wait` given to a bucket, or taken from it, is no such change.
+    ///
+    /// ```
+    /// use tollgate_core::{LeakyBucket, PermitId, Rate, Rule, State, Timestamp, TokenBucket};
+    ///
+    /// let (rate, now) = (Rate::per_second(5)?, Timestamp::from_nanos(0));
+    /// let old = Rule::from(TokenBucket::new(rate, 10)?);
+    /// let (bucket, queue) = (TokenBucket::new(rate, 20)?, LeakyBucket::new(rate, 20)?);
+    /// for (new, left) in [(Rule::from(bucket), 6), (Rule::from(queue), 20)] {
+    ///     let mut key = State::default();
+    ///     old.spend(&mut key, PermitId(0), 4, now);
+    ///     new.convert(&old, &mut key, now);
+    ///     assert_eq!(new.status(&key, now).remaining, left);
+    /// }
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn convert(&self, old: &Self, state: &mut State, now: Timestamp) {
         match (self, old) {
             (Self::TokenBucket(new), Self::TokenBucket(old)) => new.convert(old, own(state), now),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::fixed_window::{checked_window, phase};
 use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
 
-/// How the sub-window that is leaving weighs.
+/// How the sub-window that is leaving weighs. [`SlidingCounter`] has an example.
 ///
 /// `full` is what the N newest sub-windows hold, `old` what the one before them holds, of which a part still
 /// lies in the window of length W; w = W/N, and e is how far `now` is into the current sub-window.
@@ -33,8 +33,9 @@ pub enum Mode {
 ///
 /// - Promise and formula: see [`Mode`].
 /// - Memory: 40 bytes a key for one sub-window, and 8 a sub-window above that.
-/// - Overshoot: none in strict mode, up to `limit - 1` in the others' worst case.
+/// - Overshoot: none in strict mode, up to `limit - 1` by interpolation, up to `limit` in lenient mode.
 /// - Choose another: for small limits the exact [`SlidingLog`](crate::SlidingLog) costs little more.
+#[doc = include_str!("sliding_counter/example.md")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingCounter {
     limit: u64,   // never zero
@@ -44,7 +45,7 @@ pub struct SlidingCounter {
     phase: u64, // how far into a window the clock's zero lies; below `window`
 }
 
-/// What each of the newest N + 1 sub-windows holds.
+/// What each of the newest N + 1 sub-windows holds. [`SlidingCounter`] has an example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     newest: u64,        // number of the newest sub-window that was charged
@@ -90,6 +91,7 @@ impl SlidingCounter {
     ///
     /// Refuses zero for any, a limit above 2^62, sub-windows shorter than a nanosecond and more than
     /// 65536 of them: every decision adds them up, so a few dozen are the sensible number.
+    /// [`SlidingCounter`] has an example.
     pub fn new(limit: u64, window: Duration, buckets: u32, mode: Mode) -> Result<Self, RuleError> {
         if limit == 0 {
             return Err(RuleError::ZeroCapacity { what: "limit" });
@@ -105,8 +107,7 @@ impl SlidingCounter {
         Ok(Self { limit, window, buckets: buckets.into(), mode, phase: 0 })
     }
 
-    /// Tells what time it is at the clock's zero, since the Unix epoch, so that sub-windows begin on
-    /// the minute, the hour, the day.
+    /// As [`FixedWindow::started_at`](crate::FixedWindow::started_at), which has an example.
     #[must_use]
     pub fn started_at(self, since_epoch: Duration) -> Self {
         Self { phase: phase(since_epoch, self.window), ..self }

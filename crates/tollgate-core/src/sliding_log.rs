@@ -14,6 +14,21 @@ use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
 /// - Memory: 32 bytes a key, and 8 an admitted unit: at most `limit` of them, whatever the traffic.
 /// - Overshoot: none.
 /// - Choose another: for large limits, [`SlidingCounter`](crate::SlidingCounter) in strict mode.
+///
+/// A clock that steps back finds the log as it stood at the newest entry:
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Algorithm, Log, Nanos, SlidingLog, Timestamp};
+///
+/// let rule = SlidingLog::new(3, Duration::from_secs(10))?;
+/// let (mut key, at) = (Log::default(), |s: u64| Timestamp::from_nanos(s * 1_000_000_000));
+/// rule.spend(&mut key, 1, at(1));
+/// rule.spend(&mut key, 2, at(5));
+/// let waits = [4, 5, 10, 11].map(|s| rule.test(&key, 1, at(s)).retry_after().map(Nanos::as_secs_ceil));
+/// assert_eq!(waits, [Some(7), Some(6), Some(1), None]); // until the first has left
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
     limit: usize,  // never zero
@@ -22,23 +37,56 @@ pub struct SlidingLog {
 
 /// When each admitted unit came, oldest first: at most `limit` of them, or as many as a larger limit that was
 /// lowered had let through, until they have left.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Algorithm, Log, SlidingLog, Timestamp};
+///
+/// let (rule, mut key) = (SlidingLog::new(3, Duration::from_secs(10))?, Log::default());
+/// rule.spend(&mut key, 2, Timestamp::from_nanos(0));
+/// assert_eq!((key.len(), key.is_empty()), (2, false));
+/// assert!(key.allocated() >= 2);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     times: VecDeque<Timestamp>,
 }
 
 impl Log {
-    /// How many units are remembered, some of them perhaps no longer counted.
+    /// How many units are remembered, some of them perhaps no longer counted. They are forgotten when room is
+    /// needed, so this may be above 0 for a key that is unused.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Algorithm, Log, SlidingLog, Timestamp};
+    ///
+    /// let (rule, mut key) = (SlidingLog::new(3, Duration::from_secs(10))?, Log::default());
+    /// rule.spend(&mut key, 2, Timestamp::from_nanos(0));
+    /// let later = Timestamp::from_nanos(10_000_000_000);
+    /// assert_eq!((rule.status(&key, later).remaining, key.len()), (3, 2));
+    /// rule.spend(&mut key, 2, later);
+    /// assert_eq!(key.len(), 2);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.times.len()
     }
 
     /// Whether nothing is remembered.
+    ///
+    /// ```
+    /// assert!(tollgate_core::Log::default().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
 
-    /// The entries for which there is memory.
+    /// The entries for which there is memory. None until the first charge.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Log::default().allocated(), 0);
+    /// ```
     pub fn allocated(&self) -> usize {
         self.times.capacity()
     }
@@ -60,6 +108,16 @@ impl SlidingLog {
     /// At most `limit` in any span of `window`.
     ///
     /// Refuses zero for either and, since each unit takes memory, a limit above 2^32 - 1.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{RuleError, SlidingLog};
+    ///
+    /// let (minute, most) = (Duration::from_secs(60), u32::MAX.into());
+    /// assert_eq!(SlidingLog::new(0, minute), Err(RuleError::ZeroCapacity { what: "limit" }));
+    /// let (what, found) = ("limit", most + 1);
+    /// assert_eq!(SlidingLog::new(found, minute), Err(RuleError::TooLarge { what, found, most }));
+    /// ```
     pub fn new(limit: u64, window: Duration) -> Result<Self, RuleError> {
         if limit == 0 {
             return Err(RuleError::ZeroCapacity { what: "limit" });

@@ -15,6 +15,21 @@ use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status,
 /// - Overshoot: none; the burst is the most that can come at once.
 /// - Choose another: for an even pace downstream, [`LeakyBucket`](crate::LeakyBucket); for "n in any
 ///   minute" promised to a partner, [`SlidingLog`](crate::SlidingLog).
+///
+/// A clock that steps back by d leaves the bucket without tokens for up to d longer:
+///
+/// ```
+/// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+///
+/// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+/// let (mut key, at) = (Tat::default(), |ms: u64| Timestamp::from_nanos(ms * 1_000_000));
+/// assert_eq!(rule.decide(&mut key, 10, at(5000)).status.remaining, 0);
+/// assert_eq!(rule.status(&key, at(5200)).remaining, 1);
+/// assert_eq!(rule.status(&key, at(9000)).remaining, 10); // full, and so it stays
+/// let wait = rule.test(&key, 1, at(4000)).retry_after();
+/// assert_eq!(wait.map(|wait| wait.to_string()), Some("1.2s".into()));
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     bucket: Bucket,
@@ -25,6 +40,18 @@ impl TokenBucket {
     ///
     /// Refuses a burst of 0, and one that takes longer to refill than the state can reach ahead:
     /// 146 years at rates that divide a nanosecond, less by up to 64 at others.
+    ///
+    /// ```
+    /// use tollgate_core::{Rate, RuleError, TokenBucket};
+    ///
+    /// let rate = Rate::per_second(1)?;
+    /// assert_eq!(TokenBucket::new(rate, 0), Err(RuleError::ZeroCapacity { what: "burst" }));
+    /// let most = 4_611_686_018; // 146 years of seconds
+    /// assert!(TokenBucket::new(rate, most).is_ok());
+    /// let found = most + 1;
+    /// assert_eq!(TokenBucket::new(rate, found), Err(RuleError::TooLarge { what: "burst", found, most }));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn new(rate: Rate, burst: u64) -> Result<Self, RuleError> {
         Self::named(rate, burst, "burst")
     }

@@ -10,6 +10,23 @@ use crate::Nanos;
 /// overload, and the limit creeps back with it. Here it stands still while the gradient is below 0.9,
 /// for one length of the average; if times are still that long, they may be the new normal, and it
 /// moves again, but to no more than twice what it was when last calm.
+///
+/// A drop changes nothing: how long a refusal takes says nothing about how long requests do.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::adaptive::{Bounds, Controller, Gradient2, Sample};
+///
+/// let mut gradient = Gradient2::new(50, Bounds::new(1, 100)?);
+/// let mut observe = |ms, dropped| {
+///     gradient.observe(Sample { rtt: Duration::from_millis(ms), in_flight: 50, dropped });
+///     gradient.limit()
+/// };
+/// assert_eq!([10; 11].map(|ms| observe(ms, false))[10], 58); // 4/5 more with each
+/// assert_eq!(observe(40, true), 58);
+/// assert_eq!(observe(40, false), 53); // a fifth of the way to half, and 4
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Gradient2 {
     limit: Limit,
@@ -27,11 +44,28 @@ const WARM_UP: u128 = 10;
 
 impl Gradient2 {
     /// Starts at `initial`, held within `bounds`.
+    ///
+    /// ```
+    /// use tollgate_core::adaptive::{Bounds, Controller, Gradient2};
+    ///
+    /// assert_eq!(Gradient2::new(500, Bounds::new(1, 100)?).limit(), 100);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn new(initial: u64, bounds: Bounds) -> Self {
         Self { limit: Limit::new(initial, bounds), usual: Usual::default() }
     }
 
     /// The limit with its fraction, in 1/1024.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::adaptive::{Bounds, Controller, Gradient2, Sample};
+    ///
+    /// let mut gradient = Gradient2::new(20, Bounds::new(1, 100)?);
+    /// gradient.observe(Sample { rtt: Duration::from_millis(10), in_flight: 20, dropped: false });
+    /// assert_eq!((gradient.limit(), gradient.limit_units()), (20, 21_299)); // 20.8
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub const fn limit_units(&self) -> u64 {
         self.limit.units()
     }

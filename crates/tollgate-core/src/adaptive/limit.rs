@@ -5,6 +5,15 @@ use std::time::Duration;
 use crate::RuleError;
 
 /// A request that has ended, or a window of them summed up.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::adaptive::Sample;
+///
+/// let quick = Sample { rtt: Duration::from_millis(10), in_flight: 8, dropped: false };
+/// let refused = Sample { dropped: true, ..quick };
+/// assert_ne!(quick, refused);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// How long it took. At least 1 ns is assumed.
@@ -15,16 +24,64 @@ pub struct Sample {
     pub dropped: bool,
 }
 
-/// Finds how many requests may be in flight.
+/// Finds how many requests may be in flight. The limit never leaves its [`Bounds`], whatever is observed.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::adaptive::{Aimd, Bounds, Controller, Gradient2, Sample, Vegas};
+///
+/// let (bounds, rtt) = (Bounds::new(1, 100)?, Duration::from_millis(10));
+/// let controllers: [Box<dyn Controller>; 3] = [
+///     Box::new(Aimd::new(20, bounds, 900, Duration::from_secs(5))?),
+///     Box::new(Vegas::new(20, bounds, 1)),
+///     Box::new(Gradient2::new(20, bounds)),
+/// ];
+/// let limits = controllers.map(|mut controller| {
+///     (0..3).for_each(|_| controller.observe(Sample { rtt, in_flight: 20, dropped: false }));
+///     controller.limit()
+/// });
+/// assert_eq!(limits, [23, 32, 22]); // none has seen a queue
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 pub trait Controller {
-    /// Learns from a request that has ended.
+    /// Learns from a request that has ended. With less than half the limit in flight the limit does not grow.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::adaptive::{Aimd, Bounds, Controller, Sample};
+    ///
+    /// let mut aimd = Aimd::new(20, Bounds::new(1, 100)?, 900, Duration::from_secs(5))?;
+    /// let rtt = Duration::from_millis(10);
+    /// let limits = [9, 10].map(|in_flight| {
+    ///     aimd.observe(Sample { rtt, in_flight, dropped: false });
+    ///     aimd.limit()
+    /// });
+    /// assert_eq!(limits, [20, 21]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn observe(&mut self, sample: Sample);
 
     /// How many may be in flight now. At least 1.
+    ///
+    /// ```
+    /// use tollgate_core::adaptive::{Bounds, Controller, Gradient2};
+    ///
+    /// assert_eq!(Gradient2::new(0, Bounds::new(5, 100)?).limit(), 5); // what is below the bounds is raised
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     fn limit(&self) -> u64;
 }
 
-/// Between what a controller may move its limit.
+/// Between what a controller may move its limit. Equal bounds hold it still.
+///
+/// ```
+/// use tollgate_core::adaptive::{Bounds, Controller, Vegas};
+///
+/// let bounds = Bounds::new(10, 100)?;
+/// let limits = [1, 50, 500].map(|initial| Vegas::new(initial, bounds, 1).limit());
+/// assert_eq!(limits, [10, 50, 100]);
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     min: u64,
@@ -33,6 +90,15 @@ pub struct Bounds {
 
 impl Bounds {
     /// From `min` to `max`, both included. Refuses `min` 0, `min` above `max`, and a `max` above 2^32.
+    ///
+    /// ```
+    /// use tollgate_core::RuleError;
+    /// use tollgate_core::adaptive::Bounds;
+    ///
+    /// assert!(Bounds::new(1, 1 << 32).is_ok());
+    /// assert_eq!(Bounds::new(0, 5), Err(RuleError::Bounds { min: 0, max: 5 }));
+    /// assert_eq!(Bounds::new(6, 5), Err(RuleError::Bounds { min: 6, max: 5 }));
+    /// ```
     pub fn new(min: u64, max: u64) -> Result<Self, RuleError> {
         if min == 0 || min > max {
             return Err(RuleError::Bounds { min, max });

@@ -10,6 +10,21 @@ use crate::Nanos;
 /// is sought anew every 15 to 30 times `limit` samples, at random lest many nodes do it at once. The
 /// original takes whatever the next sample says, and a busy moment poisons it; here the smallest of the
 /// last two such periods stands, so that one bad moment cannot.
+///
+/// The first sample only tells the no-load time. A drop takes `log10(limit)` off, and tells no time.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::adaptive::{Bounds, Controller, Sample, Vegas};
+///
+/// let mut vegas = Vegas::new(20, Bounds::new(1, 100)?, 1);
+/// let limits = [(10, false), (10, false), (20, false), (1, true)].map(|(ms, dropped)| {
+///     vegas.observe(Sample { rtt: Duration::from_millis(ms), in_flight: 20, dropped });
+///     vegas.limit()
+/// });
+/// assert_eq!(limits, [20, 26, 25, 24]); // at 20 ms, half of what is in flight is a queue
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Vegas {
     limit: Limit,
@@ -20,7 +35,15 @@ pub struct Vegas {
 }
 
 impl Vegas {
-    /// Starts at `initial`, held within `bounds`. Nodes with different seeds probe at different times.
+    /// Starts at `initial`, held within `bounds`. Nodes with different seeds probe at different times;
+    /// 0 is taken as 1.
+    ///
+    /// ```
+    /// use tollgate_core::adaptive::{Bounds, Controller, Vegas};
+    ///
+    /// assert_eq!(Vegas::new(500, Bounds::new(1, 100)?, 1).limit(), 100);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn new(initial: u64, bounds: Bounds, seed: u64) -> Self {
         let limit = Limit::new(initial, bounds);
         let mut vegas = Self { limit, smallest: None, previous: None, until_probe: 0, random: seed };
@@ -28,7 +51,21 @@ impl Vegas {
         vegas
     }
 
-    /// The time a request takes without load, in nanoseconds, as far as is known.
+    /// The time a request takes without load, in nanoseconds, as far as is known. At least 1; none
+    /// before the first sample that was not dropped.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::adaptive::{Bounds, Controller, Sample, Vegas};
+    ///
+    /// let mut vegas = Vegas::new(20, Bounds::new(1, 100)?, 1);
+    /// assert_eq!(vegas.no_load(), None);
+    /// for us in [9, 5, 7] {
+    ///     vegas.observe(Sample { rtt: Duration::from_micros(us), in_flight: 1, dropped: false });
+    /// }
+    /// assert_eq!(vegas.no_load(), Some(5000));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn no_load(&self) -> Option<u64> {
         self.smallest.into_iter().chain(self.previous).min()
     }
