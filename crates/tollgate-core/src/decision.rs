@@ -87,6 +87,25 @@ impl Outcome {
             _ => None,
         }
     }
+
+    /// How long to hold a request that is allowed before letting it go. Zero unless the rule holds requests back, and
+    /// for one that is denied.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, LeakyBucket, Nanos, Rate, Tat, Timestamp};
+    ///
+    /// let (rule, mut key) = (LeakyBucket::new(Rate::per_second(1)?, 5)?, Tat::default());
+    /// let mut ask = || rule.decide(&mut key, 1, Timestamp::from_nanos(0)).delay();
+    /// assert_eq!([ask(), ask(), ask()], [0, 1, 2].map(|s| Nanos::new(s * 1_000_000_000)));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub const fn delay(&self) -> Nanos {
+        match self {
+            Self::Allow { delay } => *delay,
+            Self::Deny { .. } => Nanos::ZERO,
+        }
+    }
 }
 
 /// The smallest wait after which the same request would pass, if nobody else spends meanwhile.
@@ -105,7 +124,7 @@ impl Outcome {
 pub enum Retry {
     /// Exactly this long: a nanosecond earlier it is still denied.
     After(Nanos),
-    /// It depends on somebody giving a permit back.
+    /// Nobody knows: it depends on somebody giving a permit back, or on room in a table that is full.
     Unknown,
     /// The cost is more than the limit can ever hold.
     Never,
@@ -168,6 +187,18 @@ impl Decision {
     #[inline]
     pub const fn is_allowed(&self) -> bool {
         self.outcome.is_allowed()
+    }
+
+    /// [`Outcome::retry_after`].
+    #[inline]
+    pub const fn retry_after(&self) -> Option<Nanos> {
+        self.outcome.retry_after()
+    }
+
+    /// [`Outcome::delay`].
+    #[inline]
+    pub const fn delay(&self) -> Nanos {
+        self.outcome.delay()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Several limits on one request: all are charged, or none.
 
-use crate::{Decision, Outcome, PermitId, Rule, State, Status, Timestamp};
+use crate::{Decision, Nanos, Outcome, PermitId, Rule, State, Status, Timestamp};
 
 /// The limits that apply to one request, each with its key's state and its cost.
 ///
@@ -194,6 +194,18 @@ impl Verdict {
     #[inline]
     pub const fn is_allowed(&self) -> bool {
         self.outcome.is_allowed()
+    }
+
+    /// [`Outcome::retry_after`].
+    #[inline]
+    pub const fn retry_after(&self) -> Option<Nanos> {
+        self.outcome.retry_after()
+    }
+
+    /// [`Outcome::delay`].
+    #[inline]
+    pub const fn delay(&self) -> Nanos {
+        self.outcome.delay()
     }
 }
 

@@ -14,7 +14,9 @@ use crate::{FairSemaphore, FairSemaphoreBuilder, NoSlot, Slot};
 /// places between tenants.
 ///
 /// The controller is one of [`adaptive`](crate::adaptive): [`Gradient2`](crate::adaptive::Gradient2) and
-/// [`Vegas`](crate::adaptive::Vegas) learn from latency, [`Aimd`](crate::adaptive::Aimd) from drops alone. Each
+/// [`Vegas`](crate::adaptive::Vegas) learn from latency, [`Aimd`](crate::adaptive::Aimd) from drops and timeouts
+/// alone. Start with `Gradient2` where latency tells of load, as it mostly does, and with `Aimd` where the upstream
+/// refuses what is too much. Without tenants, give everybody the same: `acquire(&(), 1)`. Each
 /// request says how it ended: [success](Flight::success), [dropped](Flight::dropped) for want of capacity, or
 /// [ignore](Flight::ignore) where that says nothing of the load. Clones share everything.
 ///
@@ -24,6 +26,7 @@ use crate::{FairSemaphore, FairSemaphoreBuilder, NoSlot, Slot};
 /// use tollgate::AdaptiveLimiter;
 /// use tollgate::adaptive::{Aimd, Bounds};
 ///
+/// // Ten at first; a drop, or a request longer than 5 s, keeps 900 thousandths of the limit.
 /// let aimd = Aimd::new(10, Bounds::new(1, 100)?, 900, Duration::from_secs(5))?;
 /// let limiter = AdaptiveLimiter::new(aimd);
 /// let flight = limiter.acquire("acme", 1).await?;
@@ -87,6 +90,7 @@ impl AdaptiveLimiter {
     /// assert!(limiter.try_acquire("globex", 1).is_some());
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
+    #[must_use = "a request that is not kept has ended at once, and nothing is learnt from it"]
     pub fn try_acquire<K: Hash + ?Sized>(&self, tenant: &K, cost: u64) -> Option<Flight> {
         self.semaphore.try_acquire(tenant, cost).map(|slot| self.begin(slot))
     }
@@ -135,7 +139,12 @@ impl AdaptiveLimiter {
     /// limiter.begin(slot).success();
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the slot is of another semaphore.
     pub fn begin(&self, slot: Slot) -> Flight {
+        assert!(self.semaphore.has_given(&slot), "the slot must be of this limiter's own semaphore");
         let began = self.semaphore.clock().now();
         Flight { limiter: self.clone(), slot, began }
     }

@@ -126,21 +126,24 @@ impl Clock {
     /// Moves a manual clock on, and wakes whoever slept until then.
     ///
     /// ```
+    /// use std::time::Duration;
     /// use tollgate::{Clock, Nanos, Timestamp};
     ///
     /// let clock = Clock::manual();
+    /// clock.advance(Duration::from_secs(1));
     /// clock.advance(Nanos::new(5));
-    /// assert_eq!(clock.now(), Timestamp::from_nanos(5));
+    /// assert_eq!(clock.now(), Timestamp::from_nanos(1_000_000_005));
     /// ```
     ///
     /// # Panics
     ///
     /// When the clock is not a manual one.
-    pub fn advance(&self, span: Nanos) {
+    pub fn advance(&self, span: impl Into<Duration>) {
+        let span = Nanos::saturating_from(span.into());
         match &self.0 {
             Source::Hand(hand) => {
                 let before = hand.now.fetch_add(span.get(), Ordering::Relaxed);
-                hand.sleepers.wake(Timestamp::from_nanos(before + span.get()));
+                hand.sleepers.wake(Timestamp::from_nanos(before).after(span));
             }
             Source::Counter { .. } => panic!("only a manual clock can be moved"),
         }

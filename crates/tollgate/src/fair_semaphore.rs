@@ -37,7 +37,7 @@ use crate::{Clock, Secret};
 /// drop(slot);
 /// # Ok::<(), tollgate::NoSlot>(()) }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FairSemaphore {
     shared: Arc<Shared>,
     secret: Secret,
@@ -148,6 +148,7 @@ impl FairSemaphore {
     /// drop(slot);
     /// assert!(semaphore.try_acquire("globex", 1).is_some());
     /// ```
+    #[must_use = "the slot is given back at once unless it is kept"]
     pub fn try_acquire<K: Hash + ?Sized>(&self, tenant: &K, cost: u64) -> Option<Slot> {
         if !self.shared.look(State::is_free) {
             return None;
@@ -189,6 +190,11 @@ impl FairSemaphore {
     /// ```
     pub fn set_slots(&self, slots: usize) {
         self.set_slots_by(|_| slots);
+    }
+
+    /// Whether the slot is one of these.
+    pub(crate) fn has_given(&self, slot: &Slot) -> bool {
+        slot.is_of(&self.shared)
     }
 
     /// Changes the number of slots, given how many are in use.
@@ -233,6 +239,16 @@ impl FairSemaphore {
     /// ```
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
+    }
+}
+
+impl fmt::Debug for FairSemaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (in_use, waiting) = self.shared.look(|state| (state.queue.running(), state.queue.waiting()));
+        f.debug_struct("FairSemaphore")
+            .field("in_use", &in_use)
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
     }
 }
 

@@ -51,8 +51,9 @@
 //! # Ok::<(), tollgate::RuleError>(())
 //! ```
 //!
-//! A key that has refilled is as one that was never used, and its memory is given back in passing. There is
-//! nothing to sweep and no thread in the background.
+//! Keys are the same if they hash the same: `str` and `String` do, `u32` and `u64` do not. A key that has refilled is
+//! as one that was never used, and makes room as new keys come. There is no sweep to remember, and no thread in the
+//! background until somebody waits (7).
 //!
 //! # 3. What a request costs
 //!
@@ -80,15 +81,9 @@
 //!
 //! let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_minute(100)?, 20)?);
 //! let pro = limiter.add_tier(TokenBucket::new(Rate::per_minute(1000)?, 200)?)?;
-//! let tier_of = |tenant: &str| if tenant == "acme" { Some(pro) } else { None };
+//! let tier_of = |tenant: &str| if tenant == "acme" { pro } else { limiter.base_tier() };
 //!
-//! let check = |tenant: &str| {
-//!     let request = limiter.ask(tenant);
-//!     match tier_of(tenant) {
-//!         Some(tier) => request.tier(tier).check(),
-//!         None => request.check(),
-//!     }
-//! };
+//! let check = |tenant: &str| limiter.ask(tenant).tier(tier_of(tenant)).check();
 //! assert_eq!(check("acme").status.remaining, 199);
 //! assert_eq!(check("globex").status.remaining, 19);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -162,8 +157,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
+//! It waits by its own [`Clock`](crate::Clock), not by a runtime's: a test that stops the runtime's time should give the
+//! limiter a [manual clock](crate::Clock::manual).
+//!
 //! To be told how long a request should be held, and hold it yourself, take a [`LeakyBucket`], or put a [`MaxWait`]
-//! around a bucket: they allow with a delay.
+//! around a bucket: they allow with a [delay](crate::Decision::delay).
 //!
 //! # 8. How many at once
 //!
@@ -226,17 +224,18 @@
 //!
 //! # 11. Testing what you built
 //!
-//! A [manual clock](crate::Clock::manual) stands still until it is moved. Whoever waits is woken by moving it:
+//! A [manual clock](crate::Clock::manual) stands still until it is moved, which also wakes whoever waits:
 //!
 //! ```
-//! use tollgate::{Clock, KeyedLimiter, Nanos, Rate, TokenBucket};
+//! use std::time::Duration;
+//! use tollgate::{Clock, KeyedLimiter, Rate, TokenBucket};
 //!
 //! let rule = TokenBucket::new(Rate::per_second(5)?, 1)?;
 //! let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
 //! assert!(limiter.check("alice").is_allowed());
-//! limiter.clock().advance(Nanos::new(199_999_999));
+//! limiter.clock().advance(Duration::from_nanos(199_999_999));
 //! assert!(!limiter.check("alice").is_allowed());
-//! limiter.clock().advance(Nanos::new(1));
+//! limiter.clock().advance(Duration::from_nanos(1));
 //! assert!(limiter.check("alice").is_allowed());
 //! # Ok::<(), tollgate::RuleError>(())
 //! ```

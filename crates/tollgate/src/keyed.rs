@@ -4,6 +4,7 @@ mod builder;
 mod request;
 mod together;
 
+use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::{Clock, NotReady};
 
 /// Limits each key by a rule, or by one of several.
 ///
-/// Keys are anything that can be hashed, of one kind or many. A key that is not in use takes no memory; one
-/// that is takes about 20 bytes under a bucket. Clones share everything.
+/// Keys are anything that can be hashed, of one kind or many. A key in use takes about 20 bytes under a bucket; one
+/// that is no longer used makes room as others come. Clones share everything.
 ///
 /// ```
 /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -28,7 +29,7 @@ use crate::{Clock, NotReady};
 /// assert_eq!(decision.status.remaining, 9);
 /// # Ok::<(), tollgate::RuleError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct KeyedLimiter {
     table: Arc<Table>,
     limit: u32,
@@ -53,7 +54,8 @@ pub struct KeyedLimiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
     id: TierId,
-    table: u64, // the number of the table it is of
+    limit: u32, // of which limiter
+    table: u64, // in the table of this number
 }
 
 impl KeyedLimiter {
@@ -107,8 +109,8 @@ impl KeyedLimiter {
     fn within(table: Arc<Table>, rule: Rule) -> Result<Self, TooManyRules> {
         let tier = table.add_tier(rule).ok_or(TooManyRules)?;
         // The first tier of a limiter is nobody else's, so its number tells limiters apart.
-        let number = table.number;
-        Ok(Self { table, limit: tier.0, tier: Tier { id: tier, table: number } })
+        let tier = Tier { id: tier, limit: tier.0, table: table.number };
+        Ok(Self { table, limit: tier.limit, tier })
     }
 
     /// Adds a set of numbers for some of the keys.
@@ -128,7 +130,7 @@ impl KeyedLimiter {
     /// When the table has 65535 rules in use, of all its limiters and tiers.
     pub fn add_tier(&self, rule: impl Into<Rule>) -> Result<Tier, TooManyRules> {
         let id = self.table.add_tier(rule.into()).ok_or(TooManyRules)?;
-        Ok(Tier { id, table: self.table.number })
+        Ok(Tier { id, limit: self.limit, table: self.table.number })
     }
 
     /// Changes the numbers of the limiter. Each key keeps its tokens, or its count; nobody gets a fresh burst. Under
@@ -168,9 +170,51 @@ impl KeyedLimiter {
     /// # Errors
     ///
     /// When the table has 65535 rules in use, of all its limiters and tiers.
+    ///
+    /// # Panics
+    ///
+    /// When the tier is another limiter's.
     pub fn set_tier(&self, tier: Tier, rule: impl Into<Rule>) -> Result<(), TooManyRules> {
-        assert_eq!(tier.table, self.table.number, "a tier belongs to the table it was added to");
-        self.table.replace(tier.id, rule.into()).ok_or(TooManyRules)
+        self.table.replace(self.own(tier), rule.into()).ok_or(TooManyRules)
+    }
+
+    /// The numbers that the limiter was made with, as a tier: for callers who have one for every key.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 5)?);
+    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(100)?, 50)?)?;
+    /// let tier_of = |user: &str| if user == "alice" { pro } else { limiter.base_tier() };
+    /// assert_eq!(limiter.ask("bob").tier(tier_of("bob")).check().status.remaining, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn base_tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// The rule in force for a tier, such as for a header that tells the limit.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 5)?);
+    /// assert_eq!(limiter.rule_of(limiter.base_tier()).capacity(), 5);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the tier is another limiter's.
+    pub fn rule_of(&self, tier: Tier) -> Rule {
+        self.table.rule(self.own(tier))
+    }
+
+    /// The tier's number, if it is this limiter's.
+    fn own(&self, tier: Tier) -> TierId {
+        let owner = (tier.table, tier.limit);
+        assert_eq!(owner, (self.table.number, self.limit), "a tier belongs to the limiter it was added to");
+        tier.id
     }
 
     /// Decides a request of cost 1, now.
@@ -298,8 +342,8 @@ impl KeyedLimiter {
         self.ask(key).refund(charged)
     }
 
-    /// Forgets a key: it is as if never used. False if it was. Permits that are held stay usable and no longer
-    /// count.
+    /// Forgets a key, which is then as if it had never been used. False if it was not remembered. Permits that are
+    /// held stay usable and no longer count.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -341,6 +385,17 @@ impl KeyedLimiter {
     /// ```
     pub fn stats(&self) -> Stats {
         self.table.stats()
+    }
+}
+
+impl fmt::Debug for KeyedLimiter {
+    /// The rule and what the table holds, not the table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rule = self.rule_of(self.tier);
+        f.debug_struct("KeyedLimiter")
+            .field("rule", &rule)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
 

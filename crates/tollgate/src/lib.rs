@@ -6,9 +6,10 @@
 //! let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
 //! for user in ["alice", "bob", "alice"] {
 //!     let decision = limiter.check(user);
-//!     match decision.outcome.retry_after() {
-//!         Some(wait) => println!("{user}: come back in {wait}"),
-//!         None => println!("{user}: {} left", decision.status.remaining),
+//!     if decision.is_allowed() {
+//!         println!("{user}: {} left", decision.status.remaining);
+//!     } else if let Some(wait) = decision.retry_after() {
+//!         println!("{user}: come back in {wait}");
 //!     }
 //! }
 //! # Ok::<(), tollgate::RuleError>(())
@@ -59,8 +60,8 @@ pub use permit::Permit;
 pub use secret::Secret;
 pub use table::{Stats, WhenFull};
 pub use tollgate_core::{
-    Algorithm, Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos,
-    Outcome, PermitId, Rate, Retry, Rule, RuleError, SlidingCounter, SlidingLog, Status, Timestamp,
+    Algorithm, Align, BurstCredits, Concurrency, Decision, FixedWindow, Holds, LeakyBucket, MaxWait, Mode,
+    Nanos, Outcome, PermitId, Rate, Retry, Rule, RuleError, SlidingCounter, SlidingLog, Status, Timestamp,
     TokenBucket, Verdict, Weight, adaptive,
 };
 pub use until_ready::NotReady;

@@ -2,6 +2,7 @@
 
 mod cell;
 
+use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{Decision, PermitId, Rule, State, Status, Timestamp};
@@ -29,7 +30,7 @@ use crate::{Clock, NotReady, Permit};
 /// ```
 ///
 /// For a limit on each of many keys there is [`KeyedLimiter`](crate::KeyedLimiter).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Limiter {
     sole: Arc<Sole>,
 }
@@ -353,6 +354,19 @@ impl Limiter {
         self.sole.line.call(SOLE);
     }
 
+    /// The rule in force.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// assert_eq!(limiter.rule().capacity(), 10);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn rule(&self) -> Rule {
+        self.sole.cell.edit(|rule, _| *rule)
+    }
+
     /// Where the time comes from.
     ///
     /// ```
@@ -365,6 +379,15 @@ impl Limiter {
     /// ```
     pub fn clock(&self) -> &Clock {
         &self.sole.clock
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("rule", &self.rule())
+            .field("status", &self.peek())
+            .finish_non_exhaustive()
     }
 }
 

@@ -34,7 +34,7 @@ impl std::fmt::Display for NotReady {
             Self::Never => {
                 "the cost is more than the limit can ever hold; lower it, or raise the burst or limit"
             }
-            Self::TooManyWaiting => "as many wait as may; come back later, or raise `max_waiting`",
+            Self::TooManyWaiting => "as many wait as may; come back later",
         })
     }
 }

@@ -186,6 +186,10 @@ impl Slot {
     pub fn finish(mut self, cost: u64) {
         self.cost = cost;
     }
+
+    pub(super) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
 }
 
 impl Drop for Slot {

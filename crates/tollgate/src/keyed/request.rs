@@ -1,5 +1,6 @@
 //! One request to a limiter.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{Decision, Status, Timestamp};
@@ -21,7 +22,7 @@ use crate::{NotReady, Permit};
 /// assert!(!request.check().is_allowed());
 /// # Ok::<(), tollgate::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[must_use = "a request is decided by `check`"]
 pub struct Request<'a> {
     pub(super) limiter: &'a KeyedLimiter,
@@ -59,10 +60,9 @@ impl Request<'_> {
     ///
     /// # Panics
     ///
-    /// When the tier was added to a limiter of another table.
+    /// When the tier is another limiter's.
     pub fn tier(mut self, tier: Tier) -> Self {
-        assert_eq!(tier.table, self.limiter.table.number, "a tier belongs to the table it was added to");
-        self.ask.tier = tier.id;
+        self.ask.tier = self.limiter.own(tier);
         self
     }
 
@@ -203,5 +203,12 @@ impl Request<'_> {
     /// ```
     pub fn peek(&self) -> Status {
         self.limiter.table.status(&self.ask, self.limiter.clock().now())
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    /// What is asked, not of whom: keys are known by their hash only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("cost", &self.ask.cost).finish_non_exhaustive()
     }
 }

@@ -34,7 +34,7 @@ impl KeyedLimiter {
     ///
     /// # Panics
     ///
-    /// When the limiters are not of one table ([`another`](Self::another)), or there is none.
+    /// When the limiters are not of one table ([`another`](Self::another)), there is none or more than 32.
     pub fn check_all<const N: usize>(requests: [Request<'_>; N]) -> (Verdict, [Decision; N]) {
         let now = requests[0].limiter.clock().now();
         let mut decisions = [Decision::default(); N];

@@ -74,9 +74,10 @@ pub struct Stats {
     pub bytes: usize,
     /// Keys in use that were forgotten to make room.
     pub evictions: u64,
-    /// Requests of new keys for which there was no room.
+    /// Requests for which there was no room: denied, or under [`WhenFull::Allow`] let through and not remembered.
     pub refused: u64,
-    /// The most slots that one decision has swept, looked at for eviction, moved or made in one shard.
+    /// The most slots that one decision has swept, looked at for eviction, moved or made in one shard. A few thousand
+    /// at most, whatever happens: it is here to show that no decision does a sweep's work.
     pub most_touched: usize,
 }
 
@@ -159,6 +160,12 @@ impl Table {
     /// Changes a set of numbers. Keys are converted as they are next asked for.
     pub(crate) fn replace(&self, tier: TierId, rule: Rule) -> Option<()> {
         self.change_rules(|rules| rules.replace(tier, self.clock.align(rule)))
+    }
+
+    /// The numbers in force for a tier.
+    pub(crate) fn rule(&self, tier: TierId) -> Rule {
+        let rules = self.rules.lock();
+        *rules.get(rules.current(tier))
     }
 
     #[inline]
