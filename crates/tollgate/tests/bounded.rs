@@ -87,3 +87,62 @@ fn expired_keys_make_room_by_themselves() {
     assert!(stats.keys < 20_000, "{stats:?}");
     assert_eq!((stats.evictions, stats.refused), (0, 0), "{stats:?}");
 }
+
+#[test]
+fn a_table_without_a_bound_remembers_everybody() {
+    let limiter = builder(1, 1, usize::MAX).build();
+    assert!((0..10_000_u64).all(|key| limiter.check(&key).is_allowed()));
+    assert_eq!(limiter.stats().keys, 10_000);
+}
+
+/// Everybody in it has places for one more, but the busiest of them must not lose its count for it.
+#[test]
+fn the_key_that_all_plans_share_is_not_forgotten_for_their_newcomers() {
+    for max_keys in [1, 2, 1000, 10_000] {
+        let users = builder(1, 10, max_keys).build();
+        let tenants =
+            users.another(TokenBucket::new(Rate::per_second(1000).unwrap(), 1000).unwrap()).unwrap();
+        let plan =
+            |user: &u64| KeyedLimiter::check_all([users.ask(user), tenants.ask("acme")]).0.is_allowed();
+        assert!((0..20_000).filter(plan).count() <= 1000, "max_keys {max_keys}");
+    }
+}
+
+#[test]
+fn a_plan_of_newcomers_is_charged_in_full_or_not_at_all() {
+    for when_full in [WhenFull::Evict, WhenFull::Deny] {
+        let limiter = builder(1, 10, 3).when_full(when_full).build();
+        let mut decisions = [tollgate::Decision::default(); 4];
+        for first in 0..1000_u64 {
+            let requests: Vec<_> = (4 * first..4 * first + 4).map(|key| limiter.ask(&key)).collect();
+            let now = limiter.clock().now();
+            let verdict = KeyedLimiter::check_all_at(&requests, now, &mut decisions);
+            assert!(!verdict.is_allowed(), "four keys where there is room for three");
+        }
+        assert_eq!(limiter.stats().keys, 0);
+        // Three fit.
+        let (verdict, _) = KeyedLimiter::check_all([limiter.ask(&1), limiter.ask(&2), limiter.ask(&3)]);
+        assert!(verdict.is_allowed());
+        assert_eq!(limiter.stats().keys, 3);
+    }
+}
+
+#[test]
+fn neither_permits_nor_keys_under_lowered_numbers_make_way() {
+    let flights = KeyedLimiter::builder(tollgate::Concurrency::new(10, None).unwrap()).max_keys(5).build();
+    let held: Vec<_> = (0..5).map(|key| flights.ask(&key).cost(9).acquire().unwrap()).collect();
+    assert!((5..100).all(|key| flights.ask(&key).acquire().is_err()));
+    assert!((0..5).all(|key| flights.remaining(&key) == 1));
+    drop(held);
+    let window = |limit| {
+        let minute = std::time::Duration::from_secs(60);
+        tollgate::FixedWindow::new(limit, minute, tollgate::Align::First).unwrap()
+    };
+    let limiter = KeyedLimiter::builder(window(100)).clock(Clock::manual()).max_keys(100).build();
+    for key in 0..100 {
+        assert!(limiter.ask(&key).cost(50).check().is_allowed());
+    }
+    limiter.set_rule(window(20)).unwrap();
+    assert!((100..1000).all(|key| !limiter.check(&key).is_allowed()));
+    assert!((0..100).all(|key| limiter.remaining(&key) == 0));
+}

@@ -77,6 +77,54 @@ fn a_key_under_other_numbers_keeps_its_tokens() {
     assert_eq!(limiter.check("alice").status.remaining, 1);
 }
 
+/// Asking under numbers that a key has not been charged by must not leave it under them.
+#[test]
+fn a_peek_or_a_denial_under_another_tier_changes_nothing() {
+    let hour = Duration::from_secs(3600);
+    let second = Duration::from_secs(1);
+    let window = |limit, span| FixedWindow::new(limit, span, Align::First).unwrap();
+    let pairs: [(Rule, Rule); 4] = [
+        (TokenBucket::new(Rate::per_hour(100).unwrap(), 100).unwrap().into(), bucket(10, 10).into()),
+        (window(100, hour).into(), window(10, second).into()),
+        (SlidingLog::new(100, hour).unwrap().into(), SlidingLog::new(10, second).unwrap().into()),
+        (TokenBucket::new(Rate::per_hour(100).unwrap(), 100).unwrap().into(), window(10, second).into()),
+    ];
+    for (base, other) in pairs {
+        let limiter = KeyedLimiter::builder(base).clock(Clock::manual()).build();
+        let tier = limiter.add_tier(other).unwrap();
+        let companion = limiter.another(bucket(1, 1)).unwrap();
+        assert!(companion.check("spent").is_allowed());
+        let mut admitted = 0;
+        while limiter.clock().now() < at(600 * S) {
+            while limiter.check("alice").is_allowed() {
+                admitted += 1;
+            }
+            let before = limiter.peek("alice");
+            let _ = limiter.ask("alice").tier(tier).cost(0).check();
+            let _ = limiter.ask("alice").tier(tier).cost(11).check();
+            let (denied, _) =
+                KeyedLimiter::check_all([limiter.ask("alice").tier(tier), companion.ask("spent").cost(2)]);
+            assert!(!denied.is_allowed());
+            assert_eq!(limiter.peek("alice"), before, "{base:?}");
+            limiter.clock().advance(Duration::from_secs(2));
+        }
+        assert!(admitted <= 100 + 17, "{admitted} by {base:?}");
+    }
+}
+
+#[test]
+fn a_key_named_under_two_tiers_in_one_plan_pays_for_both_under_the_first() {
+    let window: Rule = FixedWindow::new(10, Duration::from_secs(60), Align::First).unwrap().into();
+    for (first, second) in [(bucket(1, 10).into(), window), (window, bucket(1, 10).into()), (window, window)]
+    {
+        let limiter = KeyedLimiter::builder(first).clock(Clock::manual()).build();
+        let tier = limiter.add_tier(second).unwrap();
+        let plan = || KeyedLimiter::check_all([limiter.ask("a"), limiter.ask("a").tier(tier)]).0.is_allowed();
+        assert_eq!((0..100).filter(|_| plan()).count(), 5);
+        assert!(!limiter.check("a").is_allowed());
+    }
+}
+
 #[test]
 fn windows_begin_on_the_minute_of_the_day() {
     let minute = Duration::from_secs(60);

@@ -15,7 +15,7 @@ pub(crate) use self::prefetch::Prefetcher;
 use self::rules::Rules;
 pub(crate) use self::rules::TierId;
 pub(crate) use self::shard::Ask;
-use self::shard::Shard;
+use self::shard::{Place, Shard, Together, UNBOUNDED};
 use crate::line::{Lines, MOST_WAITING};
 use crate::sync::{AtomicU64, Guard, Lock, Mutex, Ordering};
 use crate::{Clock, Secret};
@@ -132,14 +132,18 @@ const BYTES_A_SHARD: usize = 64 << 10;
 
 impl Table {
     pub(crate) fn new(settings: Settings) -> Self {
-        let max_bytes = settings.max_bytes.unwrap_or(usize::MAX).max(BYTES_A_SHARD);
+        let max_bytes = settings.max_bytes.unwrap_or(UNBOUNDED).max(BYTES_A_SHARD);
         let worth = (settings.max_keys / KEYS_A_SHARD).min(max_bytes / BYTES_A_SHARD);
         let shards = worth.clamp(1, MOST_SHARDS);
         let shard = |i| {
             // The parts of the bounds add up to the bounds.
-            let max_keys = settings.max_keys * (i + 1) / shards - settings.max_keys * i / shards;
-            let max_bytes = max_bytes / shards - size_of::<Padded>();
-            Padded(Lock::new(Shard::new(max_keys, max_bytes, settings.when_full)))
+            let max_keys = settings.max_keys / shards + usize::from(i < settings.max_keys % shards);
+            let max_bytes = match max_bytes {
+                UNBOUNDED => UNBOUNDED,
+                max_bytes => max_bytes / shards - size_of::<Padded>(),
+            };
+            let place = Place { number: i, of: shards };
+            Padded(Lock::new(Shard::new(place, max_keys, max_bytes, settings.when_full)))
         };
         Self {
             number: TABLES.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -205,9 +209,7 @@ impl Table {
     pub(crate) fn check_all(&self, asks: &[Ask], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
         let mut plan = Locked::new(self, asks);
         plan.prepare(now);
-        let verdict = decide_all(&mut plan, now, decisions);
-        plan.guards.iter_mut().flatten().for_each(|shard| shard.note_touched());
-        verdict
+        decide_all(&mut plan, now, decisions)
     }
 
     /// An id that no permit has had.
@@ -259,10 +261,9 @@ impl Table {
         &self.shards[self.shard_number(hash)].0
     }
 
-    /// The shard of a hash, from the 16 bits that a slot does not keep.
     #[inline]
     fn shard_number(&self, hash: u64) -> usize {
-        ((hash >> 48) as usize * self.shards.len()) >> 16
+        Place::number(hash, self.shards.len())
     }
 }
 
@@ -281,7 +282,7 @@ impl<'a> Locked<'a> {
     fn new(table: &'a Table, asks: &[Ask]) -> Self {
         let len = asks.len();
         let mut locked = Self {
-            asks: merged(asks),
+            asks: merged(table, asks),
             guards: [const { None }; MOST_LIMITS],
             guard_of: [0; MOST_LIMITS],
             len,
@@ -307,8 +308,14 @@ impl<'a> Locked<'a> {
     fn prepare(&mut self, now: Timestamp) {
         for i in 0..self.len {
             let ask = self.asks[i];
-            self.shard_mut(i).prepare(&ask, now);
+            let shard = self.shard_mut(i);
+            shard.prepare(&ask, now);
+            shard.note_touched();
         }
+    }
+
+    fn together(&self, i: usize) -> Together<'_> {
+        Together { all: &self.asks[..self.len], earlier: &self.asks[..i] }
     }
 
     fn shard(&self, i: usize) -> &Shard {
@@ -322,15 +329,19 @@ impl<'a> Locked<'a> {
 
 const LOCKED: &str = "the shard of every ask is locked";
 
-/// The asks, with the costs of those that name the same key added up in the first of them and a peek in the
-/// others: two limits of a plan may not stand for one state.
-fn merged(asks: &[Ask]) -> [Ask; MOST_LIMITS] {
+/// The asks, with the costs of those that name the same key added up in the first of them, whose tier holds for all,
+/// and a peek in the others: two limits of a plan may not stand for one state.
+fn merged(table: &Table, asks: &[Ask]) -> [Ask; MOST_LIMITS] {
+    // What the table takes for one key: of one shard, and alike in all that a slot keeps.
+    let same = |a: &Ask, b: &Ask| {
+        a.hash << 16 == b.hash << 16 && table.shard_number(a.hash) == table.shard_number(b.hash)
+    };
     let mut merged = [Ask::NOTHING; MOST_LIMITS];
     for (i, ask) in asks.iter().enumerate() {
         merged[i] = *ask;
-        if let Some(first) = merged[..i].iter().position(|earlier| earlier.hash == ask.hash) {
+        if let Some(first) = merged[..i].iter().position(|earlier| same(earlier, ask)) {
             merged[first].cost = merged[first].cost.saturating_add(ask.cost);
-            merged[i].cost = 0;
+            merged[i] = Ask { cost: 0, ..merged[first] };
         }
     }
     merged
@@ -342,12 +353,14 @@ impl Plan for Locked<'_> {
     }
 
     fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        self.shard(i).test(&self.asks[i], now)
+        self.shard(i).test(&self.asks[i], self.together(i), now)
     }
 
     fn spend(&mut self, i: usize, now: Timestamp) {
-        let ask = self.asks[i];
-        self.shard_mut(i).spend(&ask, now);
+        // By now those before it have been charged.
+        let Self { asks, guards, guard_of, len } = self;
+        let together = Together { all: &asks[..*len], earlier: &[] };
+        guards[guard_of[i]].as_mut().expect(LOCKED).spend(&asks[i], together, now);
     }
 
     fn status(&self, i: usize, now: Timestamp) -> Status {

@@ -8,6 +8,7 @@ use tollgate_core::Rule;
 pub(crate) struct Rules {
     rules: Vec<Option<Rule>>, // the rule of number n stands at n - 1
     current: Vec<u16>,        // the number of the rule in force, by tier
+    in_force: Vec<bool>,      // whether any tier has it, by number as the rules
 }
 
 /// One set of numbers in a table: a tier of a limiter.
@@ -28,17 +29,27 @@ impl Rules {
         self.rules[usize::from(number) - 1].as_ref().expect("a number that is in use")
     }
 
+    /// Whether a tier is decided by the rule of this number.
+    pub(crate) fn is_in_force(&self, number: u16) -> bool {
+        self.in_force[usize::from(number) - 1]
+    }
+
     /// Adds a tier.
     pub(crate) fn add_tier(&mut self, rule: Rule) -> Option<TierId> {
         let number = self.add(rule)?;
         self.current.push(number);
+        self.in_force[usize::from(number) - 1] = true;
         Some(TierId((self.current.len() - 1) as u32))
     }
 
     /// Puts another rule in force for a tier.
     pub(crate) fn replace(&mut self, tier: TierId, rule: Rule) -> Option<()> {
         if *self.get(self.current(tier)) != rule {
-            self.current[tier.0 as usize] = self.add(rule)?;
+            let number = self.add(rule)?;
+            let before = std::mem::replace(&mut self.current[tier.0 as usize], number);
+            // Every tier has a number of its own.
+            self.in_force[usize::from(before) - 1] = false;
+            self.in_force[usize::from(number) - 1] = true;
         }
         Some(())
     }
@@ -53,7 +64,7 @@ impl Rules {
     pub(crate) fn forget_unused(&mut self, used: impl Fn(u16) -> bool) {
         for i in 0..self.rules.len() {
             let number = (i + 1) as u16;
-            if !used(number) && !self.current.contains(&number) {
+            if !self.in_force[i] && !used(number) {
                 self.rules[i] = None;
             }
         }
@@ -64,6 +75,7 @@ impl Rules {
             Some(place) => place,
             None if self.rules.len() < MOST_RULES => {
                 self.rules.push(None);
+                self.in_force.push(false);
                 self.rules.len() - 1
             }
             None => return None,

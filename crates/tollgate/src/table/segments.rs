@@ -132,6 +132,11 @@ impl Segments {
         result
     }
 
+    /// Whether two hashes belong to one segment.
+    pub(crate) fn are_together(&self, hash: u64, other: u64) -> bool {
+        self.place(hash) == self.place(other)
+    }
+
     /// The keys of the segment that `hash` belongs to, at most a few hundred, from its place on.
     pub(crate) fn around(&self, hash: u64) -> impl Iterator<Item = &Slot> {
         let segment = &self.segments[self.place(hash)];

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tollgate_core::{Algorithm, Decision, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp};
+use tollgate_core::{
+    Algorithm, Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp,
+};
 
 use super::WhenFull;
 use super::rules::{Rules, TierId};
@@ -32,6 +34,7 @@ pub(crate) struct Shard {
     slab: Slab,
     users: Users,
     pub(crate) rules: Arc<Rules>,
+    place: Place,
     max_keys: usize,
     max_bytes: usize,
     when_full: WhenFull,
@@ -41,12 +44,13 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(max_keys: usize, max_bytes: usize, when_full: WhenFull) -> Self {
+    pub(crate) fn new(place: Place, max_keys: usize, max_bytes: usize, when_full: WhenFull) -> Self {
         Self {
             segments: Segments::new(),
             slab: Slab::default(),
             users: Users::default(),
             rules: Arc::default(),
+            place,
             max_keys,
             max_bytes,
             when_full,
@@ -80,7 +84,7 @@ impl Shard {
 
     fn decide(&mut self, ask: &Ask, now: Timestamp, judge: impl Fn(Outcome) -> Outcome) -> Decision {
         self.prepare(ask, now);
-        let (outcome, room) = self.test_with_room(ask, now);
+        let (outcome, room) = self.test_with_room(ask, Together::ALONE, now);
         let outcome = judge(outcome);
         if let Some(room) = room
             && outcome.is_allowed()
@@ -96,16 +100,15 @@ impl Shard {
         self.segments.prefetch(hash);
     }
 
-    /// Counts what one request, or one plan, made of this shard.
+    /// Counts what one request made of this shard.
     pub(crate) fn note_touched(&mut self) {
         self.most_touched = self.segments.take_touched().max(self.most_touched);
     }
 
-    /// What may change a shard before a request is decided, and changes no answer: the key comes under the
-    /// rule in force, and where bytes are short, a segment is swept.
+    /// What may change a shard before a request is decided, and changes no answer: where bytes are short, a segment
+    /// is swept of what is no longer used.
     pub(crate) fn prepare(&mut self, ask: &Ask, now: Timestamp) {
-        self.convert(ask, now);
-        if !self.has_bytes(ask, self.segments.find(ask.hash)) {
+        if !self.has_bytes(self.adds(ask, now)) {
             let Self { segments, slab, users, rules, .. } = self;
             segments.sweep_next(&mut |slot| reclaim(slab, users, rules, slot, now));
         }
@@ -113,21 +116,21 @@ impl Shard {
 
     /// Whether a request may pass. A key that is not there is unused, but where it could not be remembered,
     /// the table was told what then.
-    pub(crate) fn test(&self, ask: &Ask, now: Timestamp) -> Outcome {
-        self.test_with_room(ask, now).0
+    pub(crate) fn test(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> Outcome {
+        self.test_with_room(ask, together, now).0
     }
 
     /// [`test`](Self::test), with where the charge goes if there is one.
-    fn test_with_room(&self, ask: &Ask, now: Timestamp) -> (Outcome, Option<Room>) {
+    fn test_with_room(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> (Outcome, Option<Room>) {
         let rule = self.rules.get(self.rules.current(ask.tier));
         let outcome = match self.segments.find(ask.hash) {
-            Some(slot) => read(&self.slab, slot, rule, |state| rule.test(state, ask.cost, now)),
+            Some(slot) => self.read_as(ask, slot, now, |state| rule.test(state, ask.cost, now)),
             None => rule.test(&State::Unused, ask.cost, now),
         };
         if !outcome.is_allowed() || !self.is_charged(ask) {
             return (outcome, None);
         }
-        match self.room(ask, now) {
+        match self.room(ask, together, now) {
             Room::Nowhere if self.when_full != WhenFull::Allow => {
                 self.refused.set(self.refused.get() + 1);
                 (Outcome::Deny { retry: Retry::Unknown }, None)
@@ -137,10 +140,11 @@ impl Shard {
     }
 
     /// Charges a request that `test` has just allowed.
-    pub(crate) fn spend(&mut self, ask: &Ask, now: Timestamp) {
+    pub(crate) fn spend(&mut self, ask: &Ask, together: Together<'_>, now: Timestamp) {
         if self.is_charged(ask) {
-            self.spend_into(self.room(ask, now), ask, now);
+            self.spend_into(self.room(ask, together, now), ask, now);
         }
+        self.note_touched();
     }
 
     fn spend_into(&mut self, room: Room, ask: &Ask, now: Timestamp) {
@@ -151,12 +155,12 @@ impl Shard {
                 self.reset(other);
             }
             Room::Nowhere => {
-                // Let through and not remembered: by `WhenFull::Allow`, or because the last room went to
-                // another limit of the same plan.
+                // Let through and not remembered, by `WhenFull::Allow`.
                 self.refused.set(self.refused.get() + 1);
                 return;
             }
         }
+        self.convert(ask, now);
         let number = self.rules.current(ask.tier);
         let Self { segments, slab, users, rules, .. } = self;
         let rule = rules.get(number);
@@ -184,21 +188,21 @@ impl Shard {
         let current = self.rules.get(self.rules.current(ask.tier));
         match self.segments.find(ask.hash) {
             None => current.status(&State::Unused, now),
-            Some(slot) if slot.rule() == self.rules.current(ask.tier) => {
-                read(&self.slab, slot, current, |state| current.status(state, now))
-            }
-            Some(slot) => {
-                // Under older numbers: as it would stand once it is converted.
-                let old = self.rules.get(slot.rule());
-                let mut state = read(&self.slab, slot, old, Clone::clone);
-                current.convert(old, &mut state, now);
-                current.status(&state, now)
-            }
+            Some(slot) => self.read_as(ask, slot, now, |state| current.status(state, now)),
         }
     }
 
     /// Gives back what was charged, as far as it still counts. How much that is.
     pub(crate) fn refund(&mut self, ask: &Ask, charged: Timestamp, now: Timestamp) -> u64 {
+        let Some(slot) = self.segments.find(ask.hash) else { return 0 };
+        let rule = self.rules.get(self.rules.current(ask.tier));
+        // Under other numbers than it was charged by, a key that gets nothing back stays as it is.
+        if slot.rule() != self.rules.current(ask.tier)
+            && self.read_as(ask, slot, now, |state| rule.refund(&mut state.clone(), ask.cost, charged, now))
+                == 0
+        {
+            return 0;
+        }
         self.convert(ask, now);
         let Self { segments, slab, rules, .. } = self;
         let rule = rules.get(rules.current(ask.tier));
@@ -233,13 +237,27 @@ impl Shard {
         self.segments.len()
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.segments.bytes() + self.slab.bytes()
     }
 
     /// Whether a key was last charged by the rule of this number.
     pub(crate) fn uses(&self, number: u16) -> bool {
         self.users.of(number) > 0
+    }
+
+    /// Reads a key's state as it stands under the rule in force. One that was last charged by another rule is carried
+    /// over in a copy: nothing but a charge, or a refund, changes a key.
+    #[inline]
+    fn read_as<T>(&self, ask: &Ask, slot: &Slot, now: Timestamp, reader: impl FnOnce(&State) -> T) -> T {
+        let number = self.rules.current(ask.tier);
+        let (old, new) = (self.rules.get(slot.rule()), self.rules.get(number));
+        if slot.rule() == number {
+            return read(&self.slab, slot, new, reader);
+        }
+        let mut state = read(&self.slab, slot, old, Clone::clone);
+        new.convert(old, &mut state, now);
+        reader(&state)
     }
 
     /// Brings a key that was last charged by another rule of its limiter under the one in force.
@@ -267,63 +285,88 @@ impl Shard {
         ask.cost > 0 && (ask.permit.is_some() || !matches!(rule, Rule::Concurrency(_)))
     }
 
-    /// Where the charge of a request would go. Only a newcomer takes somebody's place: a key that has no room
-    /// for what it would keep besides is told so, lest one busy key drive out all others.
-    fn room(&self, ask: &Ask, now: Timestamp) -> Room {
-        let slot = self.segments.find(ask.hash);
-        let has_place = slot.is_some() || self.segments.len() < self.max_keys;
-        if has_place && self.has_bytes(ask, slot) {
+    /// Where the charge of a request would go, after those that come before it in its plan. Only a newcomer takes
+    /// somebody's place: a key that has no room for what it would keep besides is told so, lest one busy key drive
+    /// out all others.
+    fn room(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> Room {
+        let is_new = self.segments.find(ask.hash).is_none();
+        let earlier =
+            || together.earlier.iter().filter(|other| self.place.holds(other.hash) && self.is_charged(other));
+        let newcomers = || earlier().filter(|other| self.segments.find(other.hash).is_none());
+        let has_place = !is_new || self.segments.len() + newcomers().count() < self.max_keys;
+        // The sum is of interest only where there is a bound.
+        let adds = |sum: usize, other: &Ask| sum.saturating_add(self.adds(other, now));
+        if has_place && (self.max_bytes == UNBOUNDED || self.has_bytes(earlier().chain([ask]).fold(0, adds)))
+        {
             return Room::Here;
         }
-        if slot.is_some() {
+        // Two newcomers of one segment might count on the same place.
+        if !is_new || newcomers().any(|other| self.segments.are_together(ask.hash, other.hash)) {
             return Room::Nowhere;
         }
-        match self.makes_way(ask.hash, now) {
-            Some((other, in_use)) if self.has_bytes_instead(ask, &other) => {
+        match self.makes_way(ask.hash, together.all, now) {
+            Some((other, in_use)) if self.has_bytes(self.adds_instead(ask, &other)) => {
                 Room::Instead { other: other.hash(), in_use }
             }
             _ => Room::Nowhere,
         }
     }
 
-    /// Whether there are bytes for all that a request may add, to its key in `slot` or as a newcomer.
     #[inline]
-    fn has_bytes(&self, ask: &Ask, slot: Option<&Slot>) -> bool {
-        let rule = self.rules.get(self.rules.current(ask.tier));
-        let adds = match slot {
-            Some(_) if is_word(rule) => return true,
-            Some(slot) => read(&self.slab, slot, rule, |state| rule.heap_growth(state, ask.cost)),
-            None if is_word(rule) => self.segments.growth(),
-            None => {
-                let heap = rule.heap_growth(&State::Unused, ask.cost);
-                self.segments.growth() + self.slab.growth() + heap
-            }
-        };
+    const fn has_bytes(&self, adds: usize) -> bool {
         self.bytes().saturating_add(adds) <= self.max_bytes
     }
 
-    /// Whether there are bytes for a newcomer where `other`, of its segment, is forgotten.
-    fn has_bytes_instead(&self, ask: &Ask, other: &Slot) -> bool {
+    /// The most bytes that a request may add.
+    #[inline]
+    fn adds(&self, ask: &Ask, now: Timestamp) -> usize {
+        let number = self.rules.current(ask.tier);
+        let rule = self.rules.get(number);
+        match self.segments.find(ask.hash) {
+            Some(_) if is_word(rule) => 0,
+            Some(slot) if slot.rule() == number => {
+                read(&self.slab, slot, rule, |state| rule.heap_growth(state, ask.cost))
+            }
+            Some(slot) => {
+                // It moves to a new place, and may keep more there.
+                let most =
+                    |state: &State| state.heap_bytes().saturating_add(rule.heap_growth(state, ask.cost));
+                self.read_as(ask, slot, now, most).saturating_add(self.slab.growth())
+            }
+            None if is_word(rule) => self.segments.growth(),
+            None => {
+                let heap = rule.heap_growth(&State::Unused, ask.cost);
+                heap.saturating_add(self.segments.growth() + self.slab.growth())
+            }
+        }
+    }
+
+    /// The most bytes that a newcomer adds where `other`, of its segment, is forgotten, beyond what that frees.
+    fn adds_instead(&self, ask: &Ask, other: &Slot) -> usize {
         let rule = self.rules.get(self.rules.current(ask.tier));
         if is_word(rule) {
-            return true;
+            return 0;
         }
-        let (freed, adds) = match is_word(self.rules.get(other.rule())) {
+        let (freed, place) = match is_word(self.rules.get(other.rule())) {
             true => (0, self.slab.growth()),
             false => (self.slab.get(other.word).heap_bytes(), 0),
         };
-        let adds = rule.heap_growth(&State::Unused, ask.cost).saturating_add(adds);
-        (self.bytes() - freed).saturating_add(adds) <= self.max_bytes
+        rule.heap_growth(&State::Unused, ask.cost).saturating_add(place).saturating_sub(freed)
     }
 
     /// Whose place a newcomer takes, and whether that key is in use. One that is not, if a dozen or so have one;
-    /// else, where that is the choice, the one of them that could still spend and is soonest as new. A key that
-    /// is being limited is never chosen: where all of them are, the rest of the segment is looked at.
-    fn makes_way(&self, hash: u64, now: Timestamp) -> Option<(Slot, bool)> {
-        let mut soonest: Option<(u64, Slot)> = None;
+    /// else, where that is the choice, the one of them that has used the least part of its limit. What is being
+    /// limited is never chosen, nor what holds permits, what another request of the same plan is for, or what was
+    /// last charged by numbers no longer in force, under which it might be limited: where all of them are so, the
+    /// rest of the segment is looked at.
+    fn makes_way(&self, hash: u64, plan: &[Ask], now: Timestamp) -> Option<(Slot, bool)> {
+        let mut least: Option<((u64, Nanos), Slot)> = None;
         for (looked, slot) in self.segments.around(hash).enumerate() {
-            if looked >= LOOKED && soonest.is_some() {
+            if looked >= LOOKED && least.is_some() {
                 break;
+            }
+            if plan.iter().any(|other| slot.is(other.hash) && self.place.holds(other.hash)) {
+                continue;
             }
             let rule = self.rules.get(slot.rule());
             let (status, unused) = read(&self.slab, slot, rule, |state| {
@@ -333,16 +376,56 @@ impl Shard {
             if unused {
                 return Some((*slot, false));
             }
-            // Permits without a lease, whose end nobody knows, tell 0 and come last.
-            let reset_after = status.reset_after.get().wrapping_sub(1);
-            let may_go = self.when_full == WhenFull::Evict && status.remaining > 0;
-            if may_go && soonest.is_none_or(|(least, _)| reset_after < least) {
-                soonest = Some((reset_after, *slot));
+            let may_go = self.when_full == WhenFull::Evict
+                && status.remaining > 0
+                && !matches!(rule, Rule::Concurrency(_))
+                && self.rules.is_in_force(slot.rule());
+            if may_go {
+                let used = rule.capacity() - status.remaining.min(rule.capacity());
+                let part = used.saturating_mul(1 << 16) / rule.capacity();
+                let rank = (part, status.reset_after);
+                if least.is_none_or(|(other, _)| rank < other) {
+                    least = Some((rank, *slot));
+                }
             }
         }
-        soonest.map(|(_, slot)| (slot, true))
+        least.map(|(_, slot)| (slot, true))
     }
 }
+
+/// The requests of a plan, and those of them that are decided before the one in hand.
+#[derive(Clone, Copy)]
+pub(crate) struct Together<'a> {
+    pub(crate) all: &'a [Ask],
+    pub(crate) earlier: &'a [Ask],
+}
+
+impl Together<'_> {
+    /// A request without a plan.
+    pub(crate) const ALONE: Self = Self { all: &[], earlier: &[] };
+}
+
+/// Which part of all hashes a shard holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) number: usize,
+    pub(crate) of: usize,
+}
+
+impl Place {
+    /// The number of the shard of a hash, from the 16 bits that a slot does not keep.
+    #[inline]
+    pub(crate) const fn number(hash: u64, of: usize) -> usize {
+        ((hash >> 48) as usize * of) >> 16
+    }
+
+    const fn holds(self, hash: u64) -> bool {
+        Self::number(hash, self.of) == self.number
+    }
+}
+
+/// No bound on bytes.
+pub(crate) const UNBOUNDED: usize = usize::MAX;
 
 /// Keys that are looked at for one to make way: enough to find one that loses little. Each takes some ten
 /// nanoseconds; the system that made sampling popular, Redis, looks at five.
