@@ -110,6 +110,32 @@ pub trait Holds: Algorithm<State = Tat> {
     /// ```
     fn test_within(&self, tat: &Tat, cost: u64, now: Timestamp, max_wait: Nanos) -> Outcome;
 
+    /// As [`Algorithm::status`], where nobody waits longer than `max_wait` and only `places` more may wait, which
+    /// is asked for if it matters.
+    ///
+    /// Of a queue only those remain who would still be let in under these bounds: the one that goes at once, if
+    /// nobody is before it, and those who wait. Of a token bucket what remains are its tokens, as without the
+    /// bounds: none while it is in debt, though more may still be let in to wait.
+    ///
+    /// ```
+    /// use tollgate_core::{Holds, LeakyBucket, Nanos, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let (rate, key, now) = (Rate::per_second(10)?, Tat::default(), Timestamp::from_nanos(0));
+    /// let (queue, tokens) = (LeakyBucket::new(rate, 9)?, TokenBucket::new(rate, 9)?);
+    /// let wait = Nanos::new(250_000_000);
+    /// assert_eq!(queue.status_within(&key, now, wait, || 5).remaining, 3); // turns at 0, 100 and 200 ms
+    /// assert_eq!(queue.status_within(&key, now, wait, || 1).remaining, 2);
+    /// assert_eq!(tokens.status_within(&key, now, wait, || 1).remaining, 9);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn status_within(
+        &self,
+        tat: &Tat,
+        now: Timestamp,
+        max_wait: Nanos,
+        places: impl FnOnce() -> u64,
+    ) -> Status;
+
     /// Refuses a wait so long that the schedule could not reach it.
     ///
     /// ```
@@ -298,6 +324,12 @@ impl Bucket {
             turn = turn.saturating_sub(self.interval.ticks.get());
         }
         turns
+    }
+
+    /// How many more turns come within `wait` ticks in a queue that reaches `ahead`, the next of them there.
+    #[inline]
+    pub(crate) fn turns_within(&self, ahead: u64, wait: u64) -> u64 {
+        wait.checked_sub(ahead).map_or(0, |left| 1 + self.interval.ticks.floor(left))
     }
 
     /// The shortest wait in ticks that is told as `wait`.

@@ -122,6 +122,22 @@ impl Holds for LeakyBucket {
         self.admit(self.bucket.ahead(*tat, now), cost, Some(self.bucket.wait(max_wait)))
     }
 
+    #[inline]
+    fn status_within(
+        &self,
+        tat: &Tat,
+        now: Timestamp,
+        max_wait: Nanos,
+        places: impl FnOnce() -> u64,
+    ) -> Status {
+        let ahead = self.bucket.ahead(*tat, now);
+        let status = self.bucket.status(ahead);
+        let in_time = self.bucket.turns_within(ahead, self.bucket.wait(max_wait));
+        // Whoever goes at once needs no place among the waiting.
+        let places = places().saturating_add(u64::from(ahead == 0));
+        Status { remaining: status.remaining.min(in_time).min(places), ..status }
+    }
+
     /// Any wait will do: the queue's capacity bounds it.
     fn require_wait(&self, _max_wait: Nanos) -> Result<(), RuleError> {
         Ok(())

@@ -56,6 +56,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// How many still wait.
+    #[inline]
+    fn waiting(&self, now: Timestamp) -> usize {
+        self.releases.len() - self.releases.partition_point(|&release| release <= now)
+    }
+
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.releases.capacity() * size_of::<Timestamp>()
@@ -208,9 +214,24 @@ impl<B: Holds> Algorithm for MaxWait<B> {
         given
     }
 
+    /// Of a token bucket, the tokens there are remain: none while anybody waits. Of a leaky bucket, as many as
+    /// would still be let in, to go at once or to wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Algorithm, LeakyBucket, MaxWait, Rate, Timestamp, Waiting};
+    ///
+    /// let queue = LeakyBucket::new(Rate::per_second(10)?, 9)?;
+    /// let rule = MaxWait::new(queue, Duration::from_millis(300), 2)?;
+    /// let (mut key, now) = (Waiting::default(), Timestamp::from_nanos(0));
+    /// assert_eq!(rule.status(&key, now).remaining, 3); // one to go at once, and two to wait
+    /// assert_eq!(rule.decide(&mut key, 3, now).status.remaining, 1); // whose turn is in 300 ms
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     #[inline]
     fn status(&self, state: &Waiting, now: Timestamp) -> Status {
-        self.bucket.status(&state.tat, now)
+        let places = || self.max_waiting.saturating_sub(state.waiting(now)) as u64;
+        self.bucket.status_within(&state.tat, now, self.max_wait, places)
     }
 
     /// Converts the bucket. Those who wait keep the time they were given, and nobody new leaves before them.

@@ -136,6 +136,11 @@ impl Holds for TokenBucket {
         self.admit(self.bucket.ahead(*tat, now), cost, self.bucket.wait(max_wait))
     }
 
+    #[inline]
+    fn status_within(&self, tat: &Tat, now: Timestamp, _: Nanos, _: impl FnOnce() -> u64) -> Status {
+        self.status(tat, now)
+    }
+
     fn require_wait(&self, max_wait: Nanos) -> Result<(), RuleError> {
         self.bucket.require_wait(max_wait)
     }

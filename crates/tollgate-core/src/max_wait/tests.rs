@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::table::*;
-use crate::{LeakyBucket, TokenBucket};
+use crate::{LeakyBucket, Rate, TokenBucket};
 
 #[test]
 fn a_request_waits_for_a_token_that_comes_in_time() {
@@ -51,15 +51,70 @@ fn a_leaky_bucket_refuses_what_would_wait_too_long() {
     let rule = MaxWait::new(bucket, span(10 * S), 100).unwrap();
     let mut state = Waiting::default();
     for i in 0..=10 {
-        replay_on(&rule, &mut state, &[(0, 1, allow_after(i * S), 50 - i - 1, ANY)]);
+        replay_on(&rule, &mut state, &[(0, 1, allow_after(i * S), 10 - i, ANY)]);
     }
-    replay_on(&rule, &mut state, &[(0, 1, deny(S), 39, 11 * S)]);
+    replay_on(&rule, &mut state, &[(0, 1, deny(S), 0, 11 * S)]);
 
     let crowded = MaxWait::new(bucket, span(10 * S), 3).unwrap();
     let rows =
         [(0, 1, ALLOW, ANY, ANY), (0, 1, allow_after(S), ANY, ANY), (0, 1, allow_after(2 * S), ANY, ANY)];
     let mut state = replay(&crowded, &rows);
     replay_on(&crowded, &mut state, &[(0, 1, allow_after(3 * S), ANY, ANY), (0, 1, deny(S), ANY, ANY)]);
+}
+
+#[test]
+fn what_remains_of_a_queue_is_what_still_passes() {
+    let queue = LeakyBucket::new(per_second(10), 9).unwrap();
+    // (max_wait, max_waiting, what remains of a new key); a turn each 100 ms
+    for (max_wait, max_waiting, remaining) in [
+        (S, 1, 2),
+        (S, 5, 6),
+        (S, 100, 9),
+        (250 * MS, 100, 3),
+        (200 * MS, 100, 3),
+        (200 * MS - 1, 100, 2),
+        (1, 100, 1),
+    ] {
+        let rule = MaxWait::new(queue, span(max_wait), max_waiting).unwrap();
+        let mut state = Waiting::default();
+        for left in (0..remaining).rev() {
+            let delay = 100 * MS * (remaining - 1 - left);
+            replay_on(&rule, &mut state, &[(0, 1, allow_after(delay), left, ANY)]);
+        }
+        assert!(!rule.test(&state, 1, at(0)).is_allowed(), "{rule:?}");
+    }
+}
+
+#[test]
+fn one_request_waits_in_one_place_whatever_it_costs() {
+    let queue = LeakyBucket::new(per_second(10), 9).unwrap();
+    let rows = [
+        (0, 4, ALLOW, 2, 400 * MS),
+        (0, 3, allow_after(400 * MS), 1, 700 * MS),
+        (0, 1, allow_after(700 * MS), 0, 800 * MS),
+        (400 * MS, 0, ALLOW, 1, ANY), // the first has its turn
+        (700 * MS, 0, ALLOW, 2, ANY),
+        (800 * MS, 0, ALLOW, 3, 0),   // the next goes at once
+        (300 * MS, 0, ALLOW, 0, ANY), // a clock that steps back finds two waiting again
+    ];
+    replay(&MaxWait::new(queue, span(S), 2).unwrap(), &rows);
+}
+
+#[test]
+fn no_tokens_remain_while_anybody_waits() {
+    let bucket = TokenBucket::new(Rate::new(3, span(S)).unwrap(), 5).unwrap();
+    let rule = MaxWait::new(bucket, span(S), 2).unwrap();
+    let rows = [
+        (0, 4, ALLOW, 1, ANY), // though three would pass, two of them to wait
+        (0, 2, allow_after(333_333_334), 0, ANY),
+        (0, 1, allow_after(666_666_667), 0, ANY),
+        (0, 1, deny(333_333_334), 0, ANY),
+        (666_666_666, 0, ALLOW, 0, ANY),
+        (666_666_667, 0, ALLOW, 0, ANY), // nobody waits, and a token is on its way
+        (S, 0, ALLOW, 1, ANY),
+        (500 * MS, 0, ALLOW, 0, ANY),
+    ];
+    replay(&rule, &rows);
 }
 
 #[test]

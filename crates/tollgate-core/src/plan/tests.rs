@@ -93,6 +93,19 @@ fn the_reported_limit_is_the_tightest() {
 }
 
 #[test]
+fn the_least_that_remains_is_what_still_passes_the_plan() {
+    let queue = crate::LeakyBucket::new(per_second(10), 9).unwrap();
+    let mut limits = limits([bucket(1, 5), crate::MaxWait::new(queue, span(S), 1).unwrap().into()]);
+    for (outcome, remaining) in [(ALLOW, 1), (allow_after(100 * MS), 0), (deny(100 * MS), 0)] {
+        let (verdict, _) = decide(&mut limits, 0);
+        assert_eq!(
+            (verdict.outcome, verdict.remaining, verdict.reported),
+            (outcome, Some(remaining), Some(1))
+        );
+    }
+}
+
+#[test]
 fn a_plan_of_no_limits_allows() {
     let (verdict, _) = decide(&mut limits([]), 0);
     assert_eq!(verdict, Verdict { outcome: ALLOW, remaining: None, reported: None });

@@ -228,6 +228,20 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         caught_by: "token_bucket::tests::a_refund_that_the_refill_has_paid_gives_nothing",
     },
     Mistake {
+        what: "telling that places remain which nobody may wait for so long",
+        file: "leaky_bucket.rs",
+        right: "remaining: status.remaining.min(in_time).min(places)",
+        wrong: "remaining: status.remaining.min(in_time.max(places)).min(places)",
+        caught_by: "max_wait::tests::what_remains_of_a_queue_is_what_still_passes",
+    },
+    Mistake {
+        what: "telling that places remain when as many wait as may",
+        file: "leaky_bucket.rs",
+        right: "remaining: status.remaining.min(in_time).min(places)",
+        wrong: "remaining: status.remaining.min(in_time).min(places.max(in_time))",
+        caught_by: "max_wait::tests::what_remains_of_a_queue_is_what_still_passes",
+    },
+    Mistake {
         what: "giving the turn of somebody who waits to another",
         file: "max_wait.rs",
         right: "if state.releases.back().is_some_and(|&last| last > now) {",

@@ -102,15 +102,30 @@ fn nothing_breaks_at_the_ends_of_time_or_of_cost() {
 #[test]
 fn remaining_is_what_still_passes_at_once() {
     on_any_trace(1000, |at, rule, state, _, now| {
-        // Those who may wait pass beyond what remains.
-        if matches!(rule, Rule::TokenBucketMaxWait(_) | Rule::LeakyBucketMaxWait(_)) {
-            return;
-        }
         let remaining = rule.status(state, now).remaining;
         assert!(remaining <= rule.capacity(), "{at}");
+        // One request waits in one place, whatever it costs. And of a token bucket, those who may wait pass
+        // beyond what remains.
+        if matches!(rule, Rule::TokenBucketMaxWait(_) | Rule::LeakyBucketMaxWait(_)) {
+            assert_eq!(remaining, passed_one_by_one(rule, state, now), "{at}");
+            return;
+        }
         assert!(rule.test(state, remaining, now).is_allowed(), "{at}: {remaining} remain");
         assert!(!rule.test(state, remaining + 1, now).is_allowed(), "{at}: {remaining} remain");
     });
+}
+
+/// How many requests of cost 1 pass, of a token bucket without having to wait.
+fn passed_one_by_one(rule: &Rule, state: &State, now: Timestamp) -> u64 {
+    let mut state = state.clone();
+    let mut passes = || match rule.test(&state, 1, now) {
+        Outcome::Allow { delay } if delay.is_zero() || matches!(rule, Rule::LeakyBucketMaxWait(_)) => {
+            rule.spend(&mut state, NOBODY, 1, now);
+            true
+        }
+        _ => false,
+    };
+    (0..).take_while(|_| passes()).count() as u64
 }
 
 #[test]

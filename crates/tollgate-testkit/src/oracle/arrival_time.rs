@@ -26,6 +26,8 @@ enum Kind {
     Bucket { max_wait: u64 },
     /// Holds every request until what came before it is done, if that is within this time.
     Queue { deadline: u64 },
+    /// The same for everybody, so that what would be later does not remain.
+    QueueWithin { max_wait: u64 },
 }
 
 impl Formula {
@@ -44,7 +46,7 @@ impl Formula {
                 let delay = &new - &tolerance - &now;
                 (delay.clone(), delay - whole(max_wait))
             }
-            Kind::Queue { deadline } => {
+            Kind::Queue { deadline } | Kind::QueueWithin { max_wait: deadline } => {
                 let delay = &from - &now;
                 (delay.clone(), (delay - whole(deadline)).max(&new - &tolerance - &now))
             }
@@ -60,7 +62,10 @@ impl Formula {
             Ok(rounded_up(&delay))
         };
         let ahead = (&self.tat - now).max(BigRational::zero());
-        let remaining = ((tolerance - &ahead) / &self.interval).floor();
+        let mut remaining = ((tolerance - &ahead) / &self.interval).floor();
+        if let Kind::QueueWithin { max_wait } = self.kind {
+            remaining = remaining.min(((whole(max_wait) - &ahead) / &self.interval).floor() + whole(1));
+        }
         Answer::new(decision, rounded_up(&remaining), rounded_up(&ahead))
     }
 }
@@ -104,6 +109,6 @@ fn tokens_and_arrival_times_decide_alike() {
         let within = |now, cost| queue.ask_within(now, cost, deadline);
         agree(within, formula(Kind::Queue { deadline }), trace());
         let mut waits = LeakyQueue::new(tokens, period, burst).with_max_wait(max_wait, u64::MAX);
-        agree(|now, cost| waits.ask(now, cost), formula(Kind::Queue { deadline }), trace());
+        agree(|now, cost| waits.ask(now, cost), formula(Kind::QueueWithin { max_wait }), trace());
     }
 }

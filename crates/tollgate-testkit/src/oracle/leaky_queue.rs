@@ -49,11 +49,7 @@ impl LeakyQueue {
     pub fn ask_within(&mut self, now: u64, cost: u64, deadline: u64) -> Answer {
         let decision = self.decide(now, cost, deadline);
         if let (Ok(delay), true) = (decision, cost > 0) {
-            self.backlog = self.backlog_at(now) + i128::from(cost) * self.period;
-            self.at = now;
-            if let Some(waiting) = &mut self.waiting {
-                waiting.admit(now, delay);
-            }
+            self.queue(now, cost, delay);
         }
         self.answer(now, decision)
     }
@@ -87,11 +83,31 @@ impl LeakyQueue {
         }
     }
 
+    fn queue(&mut self, now: u64, cost: u64, delay: u64) {
+        self.backlog = self.backlog_at(now) + i128::from(cost) * self.period;
+        self.at = now;
+        if let Some(waiting) = &mut self.waiting {
+            waiting.admit(now, delay);
+        }
+    }
+
     fn answer(&self, now: u64, decision: Result<u64, Retry>) -> Answer {
-        let backlog = self.backlog_at(now);
-        let remaining = down(self.full() - backlog, self.period);
-        let reset = self.time_for(backlog);
-        Answer::new(decision, reported(remaining), reported(reset))
+        let reset = self.time_for(self.backlog_at(now));
+        Answer::new(decision, self.remaining(now), reported(reset))
+    }
+
+    /// How many requests of cost 1 would pass at `now`, whatever deadline a caller has. Where the rule
+    /// bounds the waiting, they are tried: at most as many as there is room for, so it comes to an end.
+    fn remaining(&self, now: u64) -> u64 {
+        if self.waiting.is_none() {
+            return reported(down(self.full() - self.backlog_at(now), self.period));
+        }
+        let (mut tried, mut passed) = (self.clone(), 0);
+        while let Ok(delay) = tried.decide(now, 1, u64::MAX) {
+            tried.queue(now, 1, delay);
+            passed += 1;
+        }
+        passed
     }
 
     fn backlog_at(&self, now: u64) -> i128 {

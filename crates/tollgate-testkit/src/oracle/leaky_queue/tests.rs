@@ -91,7 +91,7 @@ fn max_wait_is_a_deadline_for_everybody() {
     let mut queue = LeakyQueue::new(1, S, 50).with_max_wait(2 * S, 100);
     let delays: Vec<_> = (0..3).map(|_| queue.ask(0, 1).delay).collect();
     assert_eq!(delays, [0, S, 2 * S]);
-    assert_eq!(queue.ask(0, 1), deny(S, 47, 3 * S));
+    assert_eq!(queue.ask(0, 1), deny(S, 0, 3 * S));
     // A caller's own deadline can only be stricter.
     assert_eq!(wait(queue.ask_within(0, 1, S)), 2 * S);
     assert_eq!(wait(queue.ask_within(0, 1, 9 * S)), S);
@@ -105,6 +105,32 @@ fn max_waiting_leaves_room_when_the_first_is_released() {
     assert_eq!(wait(queue.ask(0, 1)), 200 * MS);
     assert_eq!(wait(queue.ask(200 * MS - 1, 1)), 1);
     assert_eq!(queue.ask(200 * MS, 1).delay, 400 * MS);
+}
+
+#[test]
+fn what_remains_is_what_still_passes() {
+    // Nine places of 100 ms: (max_wait, max_waiting, what remains of a new key and after each request)
+    let rows: [(u64, u64, &[u64]); 5] = [
+        (S, 1, &[2, 1, 0]),
+        (250 * MS, 100, &[3, 2, 1, 0]), // turns at 0, 100 and 200 ms
+        (200 * MS, 100, &[3, 2, 1, 0]),
+        (200 * MS - 1, 100, &[2, 1, 0]),
+        (S, 100, &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]),
+    ];
+    for (max_wait, max_waiting, remaining) in rows {
+        let mut queue = LeakyQueue::new(10, S, 9).with_max_wait(max_wait, max_waiting);
+        for left in remaining {
+            let told = queue.would(0, 0).remaining;
+            assert_eq!(told, *left, "of {max_waiting} within {max_wait}");
+            assert_eq!(queue.ask(0, 1).allowed, told > 0, "of {max_waiting} within {max_wait}");
+        }
+    }
+    // One request needs one place to wait in, whatever it costs; and none if it goes at once.
+    let mut queue = LeakyQueue::new(10, S, 9).with_max_wait(S, 2);
+    assert_eq!(queue.ask(0, 4), held(0, 2, 400 * MS));
+    assert_eq!(queue.ask(0, 3), held(400 * MS, 1, 700 * MS));
+    assert_eq!(queue.ask(400 * MS, 0).remaining, 2);
+    assert_eq!(queue.ask(700 * MS, 0).remaining, 3);
 }
 
 #[test]
