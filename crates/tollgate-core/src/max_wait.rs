@@ -239,6 +239,10 @@ impl<B: Holds> Algorithm for MaxWait<B> {
         let last_turn = state.releases.back().copied().unwrap_or_default();
         let max_waits = [old.max_wait, self.max_wait];
         self.bucket.convert_waiting(&old.bucket, &mut state.tat, now, max_waits, last_turn);
+        if state.tat == Tat::default() {
+            // All have left. A clock that steps back must not find them waiting for an unused key.
+            return *state = Waiting::default();
+        }
         let surplus = state.releases.len().saturating_sub(self.max_waiting);
         state.releases.drain(..surplus);
         state.releases.shrink_to(self.max_waiting);

@@ -169,6 +169,21 @@ fn numbers_changed_there_and_back_owe_no_more() {
 }
 
 #[test]
+fn nobody_waits_for_a_key_that_was_unused_when_numbers_changed() {
+    fn check<B: Holds + Copy>(bucket: B) {
+        let rule = |max_waiting| MaxWait::new(bucket, span(S), max_waiting).unwrap();
+        let mut state = replay(&rule(1), &[(0, 1, ALLOW, ANY, ANY), (0, 1, allow_after(100 * MS), ANY, ANY)]);
+        rule(2).convert(&rule(1), &mut state, at(S));
+        assert_eq!(state, Waiting::default());
+        // Otherwise a clock that steps back would find a place to wait in taken, though nobody is charged.
+        rule(1).convert(&rule(2), &mut state, at(S));
+        replay_on(&rule(1), &mut state, &[(50 * MS, 1, ALLOW, ANY, ANY)]);
+    }
+    check(TokenBucket::new(per_second(10), 1).unwrap());
+    check(LeakyBucket::new(per_second(10), 9).unwrap());
+}
+
+#[test]
 fn a_refund_moves_nobody_who_waits() {
     let rule = MaxWait::new(TokenBucket::new(per_second(5), 2).unwrap(), span(400 * MS), 1).unwrap();
     let mut state = replay(&rule, &[(0, 2, ALLOW, 0, 400 * MS), (0, 1, allow_after(200 * MS), 0, 600 * MS)]);
