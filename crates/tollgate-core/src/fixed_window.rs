@@ -53,7 +53,7 @@ pub struct FixedWindow {
     limit: u64,  // never zero
     window: u64, // nanoseconds; never zero
     align: Align,
-    phase: u64, // how far into a window the clock's zero lies; below `window`
+    phase: u64, // how far into a window the clock's zero lies; below `window`; 0 for `Align::First`
 }
 
 /// A key's window: when it ends and what was used in it.
@@ -108,7 +108,7 @@ impl FixedWindow {
     }
 
     /// Tells what time it is at the clock's zero, since the Unix epoch, so that windows begin on the
-    /// minute, the hour, the day. With [`Align::First`] it changes nothing.
+    /// minute, the hour, the day. With [`Align::First`] it changes nothing: the rules are equal.
     ///
     /// ```
     /// use std::time::Duration;
@@ -118,11 +118,16 @@ impl FixedWindow {
     /// let rule = rule.started_at(Duration::from_secs(1_700_000_030)); // ten seconds before a full minute
     /// let (mut key, now) = (Window::default(), Timestamp::from_nanos(0));
     /// assert_eq!(rule.decide(&mut key, 1, now).status.reset_after.as_secs_ceil(), 10);
+    /// let first = FixedWindow::new(5, Duration::from_secs(60), Align::First)?;
+    /// assert_eq!(first.started_at(Duration::from_secs(1_700_000_030)), first);
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
     #[must_use]
     pub fn started_at(self, since_epoch: Duration) -> Self {
-        Self { phase: phase(since_epoch, self.window), ..self }
+        match self.align {
+            Align::Epoch => Self { phase: phase(since_epoch, self.window), ..self },
+            Align::First => self,
+        }
     }
 
     /// What has been used of the window that holds at `now`.

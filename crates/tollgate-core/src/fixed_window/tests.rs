@@ -104,6 +104,16 @@ fn new_numbers_keep_the_count() {
 }
 
 #[test]
+fn the_time_of_day_moves_no_window_that_begins_with_a_request() {
+    let old = anchored(10, 10 * S);
+    let new = old.started_at(span(NOON + 3 * S));
+    assert_eq!(new, old);
+    let mut state = replay(&old, &[(20 * S, 8, ALLOW, 2, 10 * S)]);
+    new.convert(&old, &mut state, at(29 * S));
+    replay_on(&new, &mut state, &[(29 * S, 0, ALLOW, 2, S), (30 * S, 10, ALLOW, 0, 10 * S)]);
+}
+
+#[test]
 fn nonsense_is_refused() {
     let window = |limit, window| FixedWindow::new(limit, window, Align::Epoch);
     assert_eq!(window(0, span(S)), Err(RuleError::ZeroCapacity { what: "limit" }));
