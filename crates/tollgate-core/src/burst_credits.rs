@@ -68,8 +68,8 @@ impl BurstCredits {
         Self::with_peak_burst(rate, peak, credits, peak.tokens())
     }
 
-    /// As [`new`](Self::new), with full credits lasting `burst_for` at the peak: `peak * burst_for` of them,
-    /// rounded down, less `rate * burst_for`, rounded up, since the base rate goes on meanwhile.
+    /// As [`new`](Self::new), with full credits lasting `burst_for` at the peak: `(peak - rate) * burst_for` of
+    /// them, rounded down, since the base rate goes on meanwhile.
     ///
     /// Refuses a `burst_for` that comes to no credits, as zero does, and one above 146 years.
     ///
@@ -87,10 +87,7 @@ impl BurstCredits {
         if burst_for > MAX_SPAN {
             return Err(RuleError::TooLong { what: "burst_for", span: burst_for, most: MAX_SPAN });
         }
-        let gained =
-            |rate: Rate| (u128::from(rate.tokens()) * burst_for.as_nanos(), rate.period().as_nanos());
-        let ((peak_tokens, peak_period), (tokens, period)) = (gained(peak), gained(rate));
-        let credits = (peak_tokens / peak_period).saturating_sub(tokens.div_ceil(period));
+        let credits = gained_beyond(rate, peak, burst_for);
         Self::new(rate, peak, u64::try_from(credits).unwrap_or(u64::MAX))
     }
 
@@ -113,6 +110,21 @@ impl BurstCredits {
             peak: TokenBucket::named(peak, peak_burst, "peak burst")?,
         })
     }
+}
+
+/// What `peak` gives in `span` beyond what `rate` does, rounded down once; 0 if that is less.
+///
+/// As one fraction the numerator could take 188 bits. So whole tokens and parts of one are subtracted apart,
+/// none of which takes more than 126; the parts borrow a token where the rate has the larger.
+fn gained_beyond(rate: Rate, peak: Rate, span: Duration) -> u128 {
+    let gained = |rate: Rate| {
+        let (tokens, period) = (u128::from(rate.tokens()) * span.as_nanos(), rate.period().as_nanos());
+        (tokens / period, tokens % period, period)
+    };
+    let (whole, part, period) = gained(rate);
+    let (peak_whole, peak_part, peak_period) = gained(peak);
+    let borrowed = part * peak_period > peak_part * period;
+    peak_whole.saturating_sub(whole + u128::from(borrowed))
 }
 
 impl Algorithm for BurstCredits {

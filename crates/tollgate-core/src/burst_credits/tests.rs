@@ -30,6 +30,26 @@ fn bc_1_two_readings_of_thirty_seconds() {
 }
 
 #[test]
+fn the_credits_that_last_are_rounded_once() {
+    let rate = |tokens, period| Rate::new(tokens, span(period)).unwrap();
+    for (base, peak, burst_for, credits) in [
+        (rate(2, 10 * S), rate(3, 2 * S), 7 * S, 9), // 10.5 - 1.4
+        (rate(1, 2 * S), rate(2, 3 * S), 7 * S, 1),  // 4.67 - 3.5
+        (rate(1, 2 * S), rate(4, 3 * S), 5 * S, 4),  // 6.67 - 2.5
+        (rate(1, 3 * S), rate(1, 2 * S), 6 * S, 1),  // 3 - 2
+        (rate(3, 2 * S), rate(2, S), 5 * S, 2),      // 10 - 7.5
+    ] {
+        let rule = BurstCredits::lasting(base, peak, span(burst_for)).unwrap();
+        assert_eq!(rule.base.capacity(), credits, "{base} and {peak} for {burst_for}");
+    }
+    // The largest numbers there are can be counted, and are refused for what they come to.
+    let most = Rate::new(1 << 62, MAX_SPAN).unwrap();
+    let fast = Rate::new(u64::MAX, Duration::from_nanos(u64::MAX / 5)).unwrap();
+    let refused = BurstCredits::lasting(most, fast, MAX_SPAN).unwrap_err();
+    assert!(matches!(refused, RuleError::TooLarge { what: "number of credits", .. }), "{refused}");
+}
+
+#[test]
 fn bc_2_one_request_each_millisecond() {
     let rule = BurstCredits::new(per_second(100), per_second(1000), 27_000).unwrap();
     let mut state = Credits::default();

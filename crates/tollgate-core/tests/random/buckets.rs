@@ -168,6 +168,28 @@ fn burst_credits_equal_their_oracle() {
 }
 
 #[test]
+fn credits_that_last_are_as_many_as_the_oracle_says() {
+    let (mut random, mut all) = (Random::new(1), rates(1).zip(rates(2)));
+    let mut made = 0;
+    for _ in 0..RUNS * 100 * crate::effort() {
+        let ((tokens, period), (peak_tokens, peak_period)) = all.next().unwrap();
+        let burst_for = random.log_uniform(1, 10_000 * period.max(peak_period).min(YEAR / 1000));
+        let rate = |tokens, period| Rate::new(tokens, Duration::from_nanos(period)).unwrap();
+        let (base, peak) = (rate(tokens, period), rate(peak_tokens, peak_period));
+        let expected =
+            oracle::BurstCredits::ceiling_for((tokens, period), (peak_tokens, peak_period), burst_for);
+        let lasting = BurstCredits::lasting(base, peak, Duration::from_nanos(burst_for));
+        let Ok(credits) = u64::try_from(expected) else {
+            assert!(lasting.is_err(), "{base} and {peak} for {burst_for}");
+            continue;
+        };
+        assert_eq!(lasting, BurstCredits::new(base, peak, credits), "{base} and {peak} for {burst_for}");
+        made += u64::from(lasting.is_ok());
+    }
+    assert!(made > RUNS * 10, "{made}");
+}
+
+#[test]
 fn a_rate_the_word_cannot_hold_is_late_and_never_early() {
     // Against the rate that was asked for: whoever is admitted would have been there too, and nobody
     // waits more than 1/64 ns longer for each token spent so far.

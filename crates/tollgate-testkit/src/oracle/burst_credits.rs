@@ -2,6 +2,8 @@
 
 use super::token_bucket::TokenBucket;
 use crate::answer::{Answer, Retry};
+use num_bigint::BigInt;
+use num_rational::BigRational;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,18 @@ impl BurstCredits {
             credits: TokenBucket::new(tokens, period, ceiling),
             peak: TokenBucket::new(peak_tokens, peak_period, peak_burst),
         }
+    }
+
+    /// How many credits hold the peak for `burst_for` nanoseconds: what it spends in that time beyond the
+    /// base rate, less a part of one.
+    pub fn ceiling_for(
+        (tokens, period): (u64, u64),
+        (peak_tokens, peak_period): (u64, u64),
+        burst_for: u64,
+    ) -> BigInt {
+        let rate = |tokens: u64, period: u64| BigRational::new(tokens.into(), period.into());
+        let beyond = rate(peak_tokens, peak_period) - rate(tokens, period);
+        (beyond * BigInt::from(burst_for)).floor().to_integer()
     }
 
     /// Decides without charging.

@@ -15,6 +15,19 @@ fn bc_1_full_credits_hold_the_peak_for_thirty_seconds() {
 }
 
 #[test]
+fn bc_1_the_ceiling_is_what_the_peak_takes_beyond_the_base() {
+    for (base, peak, burst_for, ceiling) in [
+        ((100, S), (1000, S), 30 * S, 27_000),
+        ((1, S), (2, S), 1500 * MS, 1),      // of 1.5
+        ((2, 10 * S), (3, 2 * S), 7 * S, 9), // of 10.5 - 1.4
+        ((1, 3 * S), (1, 2 * S), 6 * S, 1),  // of 3 - 2
+        ((1, 3 * S), (1, 2 * S), 6 * S - 1, 0),
+    ] {
+        assert_eq!(BurstCredits::ceiling_for(base, peak, burst_for), ceiling.into(), "{base:?} {peak:?}");
+    }
+}
+
+#[test]
 fn bc_1_the_ceiling_fills_in_270_idle_seconds() {
     let mut credits = thirty_seconds_of_burst();
     for second in 0..27 {
