@@ -42,7 +42,8 @@ pub struct AdaptiveLimiter {
 }
 
 impl AdaptiveLimiter {
-    /// A limiter in which 100 000 may wait.
+    /// A limiter in which 100 000 may wait. The controller is asked under the limiter's lock: one of your own must not
+    /// call back.
     ///
     /// ```
     /// use tollgate::AdaptiveLimiter;

@@ -45,6 +45,20 @@ pub(crate) struct Hand {
     sleepers: Sleepers,
 }
 
+impl Hand {
+    /// Moves the time on, at most to its end, and tells it.
+    fn advance(&self, span: Nanos) -> Timestamp {
+        let mut now = self.now.load(Ordering::Relaxed);
+        loop {
+            let later = Timestamp::from_nanos(now).after(span);
+            match self.now.compare_exchange(now, later.as_nanos(), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return later,
+                Err(other) => now = other,
+            }
+        }
+    }
+}
+
 impl Clock {
     /// A clock that starts now.
     ///
@@ -123,7 +137,8 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock on, and wakes whoever slept until then.
+    /// Moves a manual clock on, by a `Duration` or by `Nanos`, and wakes whoever slept until then. It stops at the end of
+    /// time, after 584 years.
     ///
     /// ```
     /// use std::time::Duration;
@@ -142,8 +157,7 @@ impl Clock {
         let span = Nanos::saturating_from(span.into());
         match &self.0 {
             Source::Hand(hand) => {
-                let before = hand.now.fetch_add(span.get(), Ordering::Relaxed);
-                hand.sleepers.wake(Timestamp::from_nanos(before).after(span));
+                hand.sleepers.wake(hand.advance(span));
             }
             Source::Counter { .. } => panic!("only a manual clock can be moved"),
         }

@@ -113,7 +113,8 @@ impl KeyedLimiter {
         Ok(Self { table, limit: tier.limit, tier })
     }
 
-    /// Adds a set of numbers for some of the keys.
+    /// Adds a set of numbers for some of the keys. They should be of the same algorithm: under another, a key starts
+    /// afresh.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -236,8 +237,8 @@ impl KeyedLimiter {
         self.ask(key).check()
     }
 
-    /// Decides a request of cost 1 at a time that the caller read from this limiter's [`clock`](Self::clock),
-    /// or keeps itself.
+    /// Decides a request of cost 1 at a time that the caller read from this limiter's [`clock`](Self::clock). Whoever
+    /// keeps the time himself moves a [manual clock](Clock::manual).
     ///
     /// A time before that of an earlier request of the key is taken for late, never for early: it may deny what
     /// would have passed, and gains nothing then or later.

@@ -98,8 +98,8 @@ impl Limiter {
         self.check_n(1)
     }
 
-    /// Decides a request of cost 1 at a time that the caller read from this limiter's [`clock`](Self::clock),
-    /// or keeps itself.
+    /// Decides a request of cost 1 at a time that the caller read from this limiter's [`clock`](Self::clock). Whoever
+    /// keeps the time himself moves a [manual clock](Clock::manual).
     ///
     /// A time before that of an earlier request is taken for late, never for early: it may deny what would
     /// have passed, and gains nothing then or later.
@@ -155,7 +155,7 @@ impl Limiter {
     }
 
     /// Takes a permit of a concurrency limit, which is given back when it is dropped. Other rules are charged
-    /// as by [`check`](Self::check), and keep what they charged.
+    /// as by [`check`](Self::check), and keep what they charged; what they would hold back is denied for as long.
     ///
     /// ```
     /// use tollgate::{Concurrency, Limiter};
@@ -193,14 +193,15 @@ impl Limiter {
     /// The decision, when it is denied.
     pub fn acquire_n(&self, cost: u64) -> Result<Permit, Decision> {
         let id = self.sole.next_permit();
-        let decision = self.sole.cell.check(cost, Some(id), self.sole.clock.now());
+        let decision = self.sole.cell.check_at_once(cost, Some(id), self.sole.clock.now());
         if decision.is_allowed() { Ok(Permit::sole(Arc::clone(&self.sole), id)) } else { Err(decision) }
     }
 
     /// Waits until a request of cost 1 passes, on any runtime or none, and tells how the limiter stands then.
     ///
     /// Those who wait are served in the order they came, up to 100 000 at once; [`check`](Self::check), which does
-    /// not wait, takes what is there. Dropping the future leaves the line; nothing has been charged then. A request
+    /// not wait, takes what is there, so that beside many of those one may wait for long. A future that is kept and
+    /// not polled holds up those behind it. Dropping the future leaves the line; nothing has been charged then. A request
     /// that [`check`](Self::check) would let pass after a delay waits as long. A concurrency limit is only looked
     /// at: for a place in it there is [`until_acquired`](Self::until_acquired).
     ///

@@ -34,20 +34,30 @@ impl<T> Lock<T> {
     #[cold]
     fn wait(&self) -> Guard<'_, T> {
         let mut pauses = 1;
-        loop {
+        while pauses <= MOST_PAUSES {
             for _ in 0..pauses {
                 std::hint::spin_loop();
             }
-            if !self.0.is_locked()
-                && let Some(guard) = self.0.try_lock()
-            {
+            if let Some(guard) = self.try_lock() {
                 return guard;
             }
-            if pauses < MOST_PAUSES {
-                pauses *= 2;
-            } else {
-                std::thread::yield_now();
-            }
+            pauses *= 2;
         }
+        // Whoever is so unlucky stops being polite: it looks as often as it can, so that others who take the lock
+        // again and again, for longer than a pause, cannot keep it from its turn.
+        loop {
+            for _ in 0..MOST_PAUSES {
+                std::hint::spin_loop();
+                if let Some(guard) = self.try_lock() {
+                    return guard;
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Looks before it tries: a look leaves the cache line where it is.
+    fn try_lock(&self) -> Option<Guard<'_, T>> {
+        if self.0.is_locked() { None } else { self.0.try_lock() }
     }
 }

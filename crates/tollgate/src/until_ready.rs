@@ -50,9 +50,10 @@ pub(crate) const fn at_once(outcome: Outcome) -> Outcome {
     }
 }
 
-/// How long to wait where nobody knows how long: for a table that is full of keys in use, or whose permits have no
-/// lease. The latter are called when one is given back.
+/// How long to wait where nobody knows how long, at first and at most: for a table that is full of keys in use. (Who
+/// waits for a permit is called when one is given back.)
 const LOOK_AGAIN: Nanos = Nanos::new(10_000_000);
+const LOOK_AGAIN_AT_MOST: Nanos = Nanos::new(1_000_000_000);
 
 /// Waits in the line of `key` until `check` allows, and tells how the key stands then. `check` charges what it allows, and nothing that would have to
 /// be held back.
@@ -74,6 +75,7 @@ pub(crate) async fn until_ready(
     }
     let place = lines.join(key).ok_or(NotReady::TooManyWaiting)?;
     place.first().await;
+    let mut look_again = LOOK_AGAIN;
     loop {
         let now = clock.now();
         let decision = check(now);
@@ -82,18 +84,27 @@ pub(crate) async fn until_ready(
             Outcome::Deny { retry: Retry::Never } => return Err(NotReady::Never),
             Outcome::Deny { retry: Retry::After(wait) } => called_or(&place, clock, now.after(wait)).await,
             Outcome::Deny { retry: Retry::Unknown } => {
-                called_or(&place, clock, now.after(LOOK_AGAIN)).await;
+                called_or(&place, clock, now.after(look_again)).await;
+                look_again = Nanos::new(look_again.get() * 2).min(LOOK_AGAIN_AT_MOST);
             }
         }
     }
 }
 
-/// Waits until it is called, or until `time`.
+/// Waits until it is called, or until `time`. Others get a turn in any case, also at the end of all time, after which
+/// no other comes.
 async fn called_or(place: &Place<'_>, clock: &Clock, time: Timestamp) {
     let mut sleep = pin!(clock.sleep_until(time));
-    poll_fn(|context| match place.poll_called(context) {
-        Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending => sleep.as_mut().poll(context),
+    let mut is_over = clock.now() >= time;
+    poll_fn(|context| {
+        if std::mem::take(&mut is_over) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        match place.poll_called(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => sleep.as_mut().poll(context),
+        }
     })
     .await;
 }

@@ -37,7 +37,7 @@ impl FairSemaphoreBuilder {
         self
     }
 
-    /// The most requests of one tenant that wait at once: as many as wait in all, unless told otherwise, and one at least.
+    /// The most requests of one tenant that wait at once: as many as wait in all, unless told otherwise. With 0, none does.
     ///
     /// ```
     /// use tollgate::FairSemaphore;

@@ -116,6 +116,10 @@ fn deadlines_and_bounds_are_kept() {
 #[test]
 fn where_nobody_may_wait_nobody_does() {
     block_on(async {
+        let semaphore = FairSemaphore::builder(1).max_waiting_each(0).build();
+        let slot = semaphore.acquire("a", 0).await.unwrap();
+        assert_eq!(semaphore.acquire("b", 1).await.unwrap_err(), NoSlot::TooManyOfTenant);
+        drop(slot);
         let semaphore = FairSemaphore::builder(1).max_waiting(0).build();
         let slot = semaphore.acquire("a", 0).await.unwrap();
         assert_eq!(semaphore.acquire("b", 1).await.unwrap_err(), NoSlot::TooManyWaiting);

@@ -17,6 +17,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) clock: Clock,
     max_waiting: usize,
+    max_waiting_each: usize,
 }
 
 /// Tenants are known by their hash.
@@ -43,7 +44,7 @@ impl Shared {
         // A request that is served at once passes through the queue, so there is a place for it.
         let queue = FairQueue::new(slots, max_waiting.max(1), max_waiting_each.max(1));
         let state = State { slots, queue, waiters: HashMap::new(), numbers: 0 };
-        Self { state: Mutex::new(state), clock, max_waiting }
+        Self { state: Mutex::new(state), clock, max_waiting, max_waiting_each }
     }
 
     /// Looks at the queue.
@@ -77,6 +78,9 @@ impl Shared {
         self.change(|state| {
             if !state.is_free() && state.queue.waiting() >= self.max_waiting {
                 return Err(NoSlot::TooManyWaiting);
+            }
+            if !state.is_free() && self.max_waiting_each == 0 {
+                return Err(NoSlot::TooManyOfTenant);
             }
             let number = state.numbers;
             state.numbers += 1;

@@ -99,7 +99,7 @@ impl Request<'_> {
     }
 
     /// Takes a permit of a concurrency limit, which is given back when it is dropped. Other rules are charged as by
-    /// [`check`](Self::check), and keep what they charged.
+    /// [`check`](Self::check), and keep what they charged; what they would hold back is denied for as long.
     ///
     /// ```
     /// use tollgate::{Concurrency, KeyedLimiter};
@@ -118,14 +118,15 @@ impl Request<'_> {
     pub fn acquire(mut self) -> Result<Permit, Decision> {
         let table = &self.limiter.table;
         self.ask.permit = Some(table.next_permit());
-        let decision = self.check();
+        let decision = table.check_at_once(&self.ask, table.clock.now());
         if decision.is_allowed() { Ok(Permit::keyed(Arc::clone(table), self.ask)) } else { Err(decision) }
     }
 
     /// Waits until it passes, on any runtime or none, and tells how the key stands then.
     ///
     /// Those who wait for a key are served in the order they came; [`check`](Self::check), which does not wait,
-    /// takes what is there. Dropping the future leaves the line; nothing has been charged then. A request that
+    /// takes what is there, so that beside many of those one may wait for long. A future that is kept and not polled
+    /// holds up those behind it. Dropping the future leaves the line; nothing has been charged then. A request that
     /// [`check`](Self::check) would let pass after a delay waits as long. A concurrency limit is only looked at:
     /// for a place in it there is [`until_acquired`](Self::until_acquired).
     ///

@@ -39,9 +39,9 @@ use crate::{Clock, Secret};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The key that loses least is forgotten: of sixteen, among those that could still spend, the one
-    /// soonest as new. A key that is being limited is never forgiven; where a few hundred all are, the newcomer
-    /// is denied.
+    /// The key that loses least is forgotten: of sixteen, among those that could still spend, the one that has used
+    /// the smallest part of its limit. A key that is being limited, or holds permits, is never forgiven; where a few
+    /// hundred all are so, the newcomer is denied.
     #[default]
     Evict,
     /// The newcomer is denied.
@@ -76,8 +76,8 @@ pub struct Stats {
     pub evictions: u64,
     /// Requests for which there was no room: denied, or under [`WhenFull::Allow`] let through and not remembered.
     pub refused: u64,
-    /// The most slots that one decision has swept, looked at for eviction, moved or made in one shard. A few thousand
-    /// at most, whatever happens: it is here to show that no decision does a sweep's work.
+    /// The most slots that one request has swept, looked at for eviction, moved or made; in a plan, each of its
+    /// requests. A few thousand at most, whatever happens: it is here to show that no decision does a sweep's work.
     pub most_touched: usize,
 }
 
@@ -243,8 +243,15 @@ impl Table {
         let mut current = self.rules.lock();
         let mut rules = Rules::clone(&current);
         if rules.is_crowded() {
-            let shards = || self.shards.iter();
-            rules.forget_unused(|number| shards().any(|shard| shard.0.lock().uses(number)));
+            let forget = |rules: &mut Rules| {
+                rules.forget_unused(|number| self.shards.iter().any(|shard| shard.0.lock().uses(number)));
+            };
+            forget(&mut rules);
+            if rules.is_full() {
+                // Keys that are no longer used stand in the way, and no request waits for this.
+                self.shards.iter().for_each(|shard| shard.0.lock().sweep(self.clock.now()));
+                forget(&mut rules);
+            }
         }
         let result = change(&mut rules)?;
         *current = Arc::new(rules);

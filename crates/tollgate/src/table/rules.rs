@@ -9,6 +9,7 @@ pub(crate) struct Rules {
     rules: Vec<Option<Rule>>, // the rule of number n stands at n - 1
     current: Vec<u16>,        // the number of the rule in force, by tier
     in_force: Vec<bool>,      // whether any tier has it, by number as the rules
+    crowded_at: usize,        // as many rules are worth looking for some that nobody uses
 }
 
 /// One set of numbers in a table: a tier of a limiter.
@@ -57,7 +58,7 @@ impl Rules {
     /// Whether no number is free, and many stand for rules that are not in force.
     pub(crate) fn is_crowded(&self) -> bool {
         let full = self.rules.iter().all(Option::is_some);
-        full && (self.rules.len() >= 2 * self.current.len() + 16 || self.rules.len() == MOST_RULES)
+        full && (self.rules.len() >= self.crowded_at.max(2 * self.current.len() + 16) || self.is_full())
     }
 
     /// Frees the numbers of rules that are neither in force nor `used` by a key.
@@ -68,6 +69,13 @@ impl Rules {
                 self.rules[i] = None;
             }
         }
+        // Where little was found, looking again after each change would be in vain.
+        self.crowded_at = 2 * self.rules.iter().flatten().count();
+    }
+
+    /// Whether no more can be told apart, and none is free.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rules.len() == MOST_RULES && self.rules.iter().all(Option::is_some)
     }
 
     fn add(&mut self, rule: Rule) -> Option<u16> {

@@ -156,6 +156,13 @@ impl Segments {
         self.sweep(self.hand, reclaim)
     }
 
+    pub(crate) fn sweep_all(&mut self, reclaim: &mut impl FnMut(&Slot) -> bool) {
+        for place in 0..self.segments.len() {
+            self.sweep(place, reclaim);
+        }
+        self.touched.take(); // it is no request's doing
+    }
+
     fn sweep(&mut self, place: usize, reclaim: &mut impl FnMut(&Slot) -> bool) -> usize {
         self.touch(self.segments[place].slots.len());
         let removed = self.edit(place, |segment| segment.retain(|slot| !reclaim(slot)));

@@ -233,6 +233,12 @@ impl Shard {
         }
     }
 
+    /// Forgets all keys that are no longer used.
+    pub(crate) fn sweep(&mut self, now: Timestamp) {
+        let Self { segments, slab, users, rules, .. } = self;
+        segments.sweep_all(&mut |slot| reclaim(slab, users, rules, slot, now));
+    }
+
     pub(crate) fn keys(&self) -> usize {
         self.segments.len()
     }
