@@ -74,6 +74,19 @@ impl Shard {
             slot.word = tat.to_bits();
             return decision;
         }
+        // The same for other algorithms, where the key is there and there is room for what it may keep besides.
+        let (most, is_charged) = (self.max_bytes.saturating_sub(self.bytes()), self.is_charged(ask));
+        let Self { segments, slab, rules, .. } = self;
+        if is_charged
+            && let Some(slot) = segments.find_mut(ask.hash)
+            && slot.rule() == number
+        {
+            let rule = rules.get(number);
+            if read(slab, slot, rule, |state| rule.heap_growth(state, ask.cost)) <= most {
+                let permit = ask.permit.unwrap_or(PermitId(0));
+                return edit(slab, slot, rule, |state| rule.decide(state, permit, ask.cost, now));
+            }
+        }
         self.decide(ask, now, |outcome| outcome)
     }
 
