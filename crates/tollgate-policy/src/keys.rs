@@ -1,0 +1,308 @@
+//! Every key of the policy file, what it takes and what it means.
+//!
+//! One table for all who must know them: the reader, which refuses what does not stand here, the JSON schema and
+//! `docs/policy.md`.
+
+/// A key of a section.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) takes: Takes,
+    pub(crate) text: &'static str,
+}
+
+/// What may stand behind a key.
+#[derive(Debug)]
+pub(crate) enum Takes {
+    Text,
+    /// A whole number, also as `10k`.
+    Count,
+    /// A number between 0 and 1.
+    Fraction,
+    /// `5/s`, also with ` burst 10`.
+    Rate,
+    /// `500ms`.
+    Time,
+    /// `1GiB`.
+    Bytes,
+    /// `10x`.
+    Factor,
+    /// `true` or `false`.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of such.
+    List(&'static Takes),
+    /// One such, or a list of them.
+    OneOrMore(&'static Takes),
+    /// Such under names of the writer's choice.
+    Named(&'static Takes),
+    Section(&'static [Key]),
+    /// One of these.
+    Either(&'static [Takes]),
+}
+
+use Takes::{
+    Bytes, Count, Either, Factor, Flag, Fraction, List, Named, OneOrMore, Rate, Section, Text, Time, Word,
+};
+
+const fn key(name: &'static str, takes: Takes, text: &'static str) -> Key {
+    Key { name, takes, text }
+}
+
+pub(crate) const POLICY: &[Key] = &[
+    key("listen", Section(LISTEN), "Where to listen. A listener left out is off."),
+    key("tls", Section(TLS), "A certificate for all listeners."),
+    key("resp_password_file", Text, "A file with the password that RESP clients must give."),
+    key("admin", Section(ADMIN), "Who may change things at run time."),
+    key("headers", Section(HEADERS), "Which headers answers carry."),
+    key("store", Either(&[Word(&["memory"]), Section(STORE)]), "Where the state of keys is kept."),
+    key("identity", Section(IDENTITY), "Where the gateway, forward-auth and tower take attributes from."),
+    key("tiers", Named(&Section(TIER)), "Classes of tenants, such as price plans."),
+    key("default_tier", Text, "The tier of tenants that have none."),
+    key("tenants", Named(&Section(TENANT)), "Tenants that differ from the rest."),
+    key(
+        "costs",
+        List(&Section(COST)),
+        "What requests cost: the first that matches, else 1. A cost sent by the caller wins.",
+    ),
+    key("limits", List(&Section(LIMIT)), "The limits, in the order they are told to callers."),
+    key("gateway", Section(GATEWAY), "A reverse proxy in front of an application."),
+    key(
+        "adaptive_rates",
+        Section(ADAPTIVE_RATES),
+        "One multiplier on every rate while the upstream is overloaded.",
+    ),
+    key("record", Section(RECORD), "Writes every decision in a form that `tollgate replay` reads."),
+];
+
+pub(crate) const LISTEN: &[Key] = &[
+    key("http", Text, "Decision API, forward-auth, dashboard, metrics, health."),
+    key("grpc", Text, "Envoy's rate limit service v3, gRPC health."),
+    key("resp", Text, "`CL.THROTTLE`, as redis-cell has it."),
+    key("gateway", Text, "The reverse proxy; only with a `gateway:` section."),
+];
+
+pub(crate) const TLS: &[Key] =
+    &[key("cert_file", Text, "The certificate chain, PEM."), key("key_file", Text, "Its private key, PEM.")];
+
+pub(crate) const ADMIN: &[Key] = &[key("token_file", Text, "A file with the token that admin calls carry.")];
+
+pub(crate) const HEADERS: &[Key] = &[
+    key("ietf", Word(&["draft-08", "draft-07", "draft-06", "off"]), "`RateLimit` headers of that draft."),
+    key(
+        "x_ratelimit",
+        Word(&["epoch", "delta", "off"]),
+        "`X-RateLimit-*`, with the reset as Unix time or in seconds from now.",
+    ),
+];
+
+pub(crate) const STORE: &[Key] = &[
+    key("memory", Section(MEMORY), "In this process."),
+    key("redis", Section(REDIS), "In Redis or Valkey, shared by several processes."),
+];
+
+pub(crate) const MEMORY: &[Key] = &[
+    key("max_keys", Count, "The most keys remembered at once."),
+    key("max_bytes", Bytes, "The most bytes they may take."),
+    key(
+        "when_full",
+        Word(&["evict", "deny", "allow"]),
+        "What becomes of a new key when all places are in use.",
+    ),
+    key(
+        "persist",
+        Section(&[key("path", Text, "The directory the state is kept in.")]),
+        "Keeps long quotas over a restart.",
+    ),
+];
+
+pub(crate) const REDIS: &[Key] = &[
+    key("url", Text, "One server."),
+    key("urls", List(&Text), "Several: of a cluster, or Sentinels."),
+    key("cluster", Flag, "Whether they are a cluster."),
+    key(
+        "sentinel",
+        Section(&[key("master", Text, "The name of the master.")]),
+        "Whether they are Sentinels, and of whom.",
+    ),
+    key("mode", Word(&["exact", "lease"]), "One exact answer for each request, or tokens drawn in advance."),
+    key("deadline", Time, "How long an answer may take."),
+    key("on_error", Word(ON_ERROR), "What is decided when there is none."),
+    key(
+        "lease",
+        Section(&[key("sync", Time, "How long a grant should last at the present demand.")]),
+        "For `mode: lease`.",
+    ),
+];
+
+pub(crate) const ON_ERROR: &[&str] = &["allow", "deny", "local"];
+
+pub(crate) const IDENTITY: &[Key] = &[
+    key("tenant", Text, "Such as `header.x-api-key`."),
+    key("user", Text, "Such as `header.x-user-id`."),
+    key("client_ip", Section(CLIENT_IP), "Gives the attribute `ip`."),
+];
+
+pub(crate) const CLIENT_IP: &[Key] = &[
+    key("trusted_proxies", List(&Text), "Networks whose word on the client's address is taken."),
+    key("header", Word(&["xff", "forwarded"]), "The header they tell it in."),
+    key("ipv6_prefix", Count, "How many bits of an IPv6 address make a client."),
+];
+
+pub(crate) const TIER: &[Key] = &[
+    key("weight", Count, "Its share in the fair queue."),
+    key("shed", Count, "How hard adaptive rates press: 0 exempt, 1 normal, 2 first."),
+];
+
+pub(crate) const TENANT: &[Key] = &[
+    key("tier", Text, "Its tier."),
+    key("weight", Count, "Its share in the fair queue, instead of its tier's."),
+    key(
+        "limits",
+        Named(&Section(NUMBERS)),
+        "Numbers of its own, by limit. What is left out comes from its tier, then from the limit.",
+    ),
+];
+
+pub(crate) const MATCH: &[Key] = &[
+    key("method", OneOrMore(&Text), "The request's method."),
+    key("path", OneOrMore(&Text), "The request's path; `*` stands for any run of characters."),
+    key("tenant", OneOrMore(&Text), "The tenant."),
+    key("user", OneOrMore(&Text), "The user."),
+    key("ip", OneOrMore(&Text), "The client's address."),
+    key("tier", OneOrMore(&Text), "The tenant's tier."),
+    key("attributes", Named(&OneOrMore(&Text)), "Any other attributes, by name."),
+];
+
+pub(crate) const COST: &[Key] = &[
+    key("match", Section(MATCH), "The requests it is of."),
+    key("cost", Count, "What they cost. 0 is free."),
+];
+
+pub(crate) const LIMIT: &[Key] = &[
+    key("name", Text, "Its name, in answers and headers."),
+    key(
+        "match",
+        Section(MATCH),
+        "The requests it applies to: all that is given must match, a list means any of. Without it, all.",
+    ),
+    key(
+        "key",
+        List(&Text),
+        "What it counts by: attributes, `a|b` for the first that is there. `[]` is one key for everybody.",
+    ),
+    key("token_bucket", Section(BUCKET), "A rate with bursts."),
+    key("leaky_bucket", Section(QUEUE), "A rate at an even pace: requests are held back."),
+    key("fixed_window", Section(FIXED_WINDOW), "A count per window."),
+    key("sliding_log", Section(SLIDING_LOG), "A count in any span of the window, exactly."),
+    key("sliding_counter", Section(SLIDING_COUNTER), "The same, nearly, for many keys."),
+    key("burst_credits", Section(BURST_CREDITS), "A rate with bursts that are saved up."),
+    key("concurrency", Section(CONCURRENCY), "How many at once."),
+    key(
+        "tiers",
+        Named(&Section(NUMBERS)),
+        "The same rule with other numbers, by tier; fields left out keep the limit's.",
+    ),
+    key("shadow", Flag, "Own state, charged as if it alone decided; never denies, never touches the others."),
+    key(
+        "max_wait",
+        Time,
+        "Holds a request instead of refusing it, if its turn comes within this time. For buckets.",
+    ),
+    key("max_waiting", Count, "At most so many at once."),
+    key(
+        "when_missing",
+        Word(&["share", "skip", "deny"]),
+        "What a request without an attribute of the key does: share one key, pass, or be denied.",
+    ),
+    key("count_denied", Flag, "Whether denied requests count, too."),
+    key("on_error", Word(ON_ERROR), "What is decided when the store gives no answer."),
+];
+
+pub(crate) const BUCKET: &[Key] = &[
+    key("rate", Rate, "How fast tokens come."),
+    key("burst", Count, "How many it holds: the tokens of one period unless told, at least 1."),
+];
+
+pub(crate) const QUEUE: &[Key] =
+    &[key("rate", Rate, "How fast requests leave."), key("queue", Count, "How many may be in it.")];
+
+pub(crate) const FIXED_WINDOW: &[Key] = &[
+    key("limit", Count, "How many in each window."),
+    key("window", Time, "How long it is."),
+    key(
+        "align",
+        Word(&["epoch", "first"]),
+        "Whether windows begin on the minute, or with a key's first request.",
+    ),
+];
+
+pub(crate) const SLIDING_LOG: &[Key] = &[
+    key("limit", Count, "How many in any span of the window."),
+    key("window", Time, "How long it is."),
+    key("exact_up_to", Count, "A limit above that uses the strict counter instead."),
+];
+
+pub(crate) const SLIDING_COUNTER: &[Key] = &[
+    key("limit", Count, "How many in any span of the window, about."),
+    key("window", Time, "How long it is."),
+    key("buckets", Count, "Into how many parts the window is cut."),
+    key("mode", Word(&["interpolate", "strict", "lenient"]), "How the part that is leaving weighs."),
+];
+
+pub(crate) const BURST_CREDITS: &[Key] = &[
+    key("rate", Rate, "The rate in the long run."),
+    key("peak", Either(&[Factor, Rate]), "The rate in bursts, or how many times the other it is."),
+    key("burst_for", Time, "How long full credits hold the peak."),
+    key("credits", Count, "How many credits can be saved up, instead of `burst_for`."),
+];
+
+pub(crate) const CONCURRENCY: &[Key] = &[
+    key("limit", Count, "How many at once."),
+    key("lease", Time, "After which a permit that was not given back is free."),
+];
+
+/// The numbers of all algorithms: which of them fit is the limit's algorithm to say.
+pub(crate) const NUMBERS: &[Key] = &[
+    key("rate", Rate, "Of a token bucket, a leaky bucket or burst credits."),
+    key("burst", Count, "Of a token bucket."),
+    key("queue", Count, "Of a leaky bucket."),
+    key("limit", Count, "Of a window or a concurrency limit."),
+    key("window", Time, "Of a window."),
+    key("peak", Either(&[Factor, Rate]), "Of burst credits."),
+    key("burst_for", Time, "Of burst credits."),
+    key("credits", Count, "Of burst credits."),
+    key("lease", Time, "Of a concurrency limit."),
+];
+
+pub(crate) const GATEWAY: &[Key] = &[
+    key("upstream", OneOrMore(&Text), "The application, or several of it."),
+    key(
+        "concurrency",
+        Section(SLOTS),
+        "How many requests the application gets at once; unbounded if left out.",
+    ),
+    key("fair_queue", Section(FAIR_QUEUE), "Shares them by weight."),
+];
+
+pub(crate) const SLOTS: &[Key] = &[
+    key("max", Count, "The most."),
+    key("min", Count, "The fewest, where it adapts."),
+    key("adaptive", Word(&["gradient", "aimd", "vegas"]), "Finds the number by how requests fare."),
+];
+
+pub(crate) const FAIR_QUEUE: &[Key] = &[
+    key("by", Text, "The attribute that tells tenants apart."),
+    key("per_key", Count, "The most of one tenant that wait."),
+    key("max_wait", Time, "How long a request waits at most."),
+];
+
+pub(crate) const ADAPTIVE_RATES: &[Key] = &[
+    key("high", Time, "A queueing delay above which rates go down."),
+    key("low", Time, "One below which they go up again."),
+    key("floor", Fraction, "The least the multiplier can be."),
+];
+
+pub(crate) const RECORD: &[Key] =
+    &[key("path", Text, "The file."), key("max_bytes", Bytes, "How large it may become.")];

@@ -1,0 +1,236 @@
+//! One limit: a named rule, the requests it applies to, and what it counts by.
+
+use std::collections::HashMap;
+
+use tollgate::Rule;
+
+use super::matching::Match;
+use super::numbers::{Algorithm, Holding, Numbers};
+use crate::fault::Fault;
+use crate::keys;
+use crate::reader::{Reader, Section, quoted};
+use crate::yaml::Node;
+
+/// A limit of the policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// Its name, in answers and headers.
+    pub name: String,
+    /// The requests it applies to.
+    pub applies_to: Match,
+    /// What it counts by, part by part; none for one key for everybody.
+    pub key: Vec<KeyPart>,
+    /// Its rule, for those who have no other.
+    pub rule: Rule,
+    /// The rule of those tiers that have another.
+    pub tiers: HashMap<String, Rule>,
+    /// Whether it only watches.
+    pub shadow: bool,
+    /// What a request does that lacks an attribute of the key.
+    pub when_missing: WhenMissing,
+    /// Whether denied requests count, too.
+    pub count_denied: bool,
+    /// What is decided when the store gives no answer, where that differs from the store's own word.
+    pub on_error: Option<OnError>,
+    algorithm: Algorithm,
+    holding: Option<Holding>,
+    numbers: Numbers,
+    tier_numbers: HashMap<String, Numbers>,
+}
+
+/// A part of a key: the first of these attributes that a request has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPart(pub Vec<String>);
+
+/// What a request does that lacks an attribute of a limit's key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenMissing {
+    /// It counts under the empty value, with all others that lack it.
+    #[default]
+    Share,
+    /// The limit does not apply.
+    Skip,
+    /// It is denied.
+    Deny,
+}
+
+/// What is decided when the store gives no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The request passes.
+    #[default]
+    Allow,
+    /// It is denied.
+    Deny,
+    /// This process decides by itself.
+    Local,
+}
+
+impl OnError {
+    pub(crate) fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
+        reader.word(node, keys::ON_ERROR).map(|place| [Self::Allow, Self::Deny, Self::Local][place])
+    }
+}
+
+impl Limit {
+    pub(crate) fn read(reader: &Reader<'_>, node: &Node, tiers: &[String]) -> Option<Self> {
+        let section = reader.section(node, keys::LIMIT)?;
+        let name = section.require(reader, "name", "per-tenant").and_then(|node| name(reader, node));
+        let key = section.require(reader, "key", "[tenant]").map(|node| Self::key(reader, node));
+        let before = reader.faults_so_far();
+        let (algorithm, numbers, own) = Self::algorithm(reader, &section)?;
+        let holding = Self::holding(reader, &section, algorithm);
+        let rule = rule(reader, algorithm, &numbers, holding, &own, before);
+        let mut limit = Self {
+            name: name?,
+            applies_to: section.get("match").map(|node| Match::read(reader, node)).unwrap_or_default(),
+            key: key?,
+            rule: rule?,
+            tiers: HashMap::new(),
+            shadow: section.get("shadow").and_then(|node| reader.flag(node)).unwrap_or(false),
+            when_missing: Self::when_missing(reader, &section),
+            count_denied: section.get("count_denied").and_then(|node| reader.flag(node)).unwrap_or(false),
+            on_error: section.get("on_error").and_then(|node| OnError::read(reader, node)),
+            algorithm,
+            holding,
+            numbers,
+            tier_numbers: HashMap::new(),
+        };
+        for (tier, name, node) in section.get("tiers").map_or(Vec::new(), |node| reader.named(node)) {
+            if !tiers.contains(&tier) {
+                let fault = Fault::new(name.span.clone(), format!("unknown tier `{tier}`"));
+                reader
+                    .fault(fault.help(format!("the tiers are {}", quoted(tiers.iter().map(String::as_str)))));
+            }
+            if let Some((rule, numbers)) = limit.rule_of(reader, node, &limit.numbers) {
+                limit.tiers.insert(tier.clone(), rule);
+                limit.tier_numbers.insert(tier, numbers);
+            }
+        }
+        Some(limit)
+    }
+
+    /// The rule of a tenant with numbers of its own; what they leave out is its tier's, then the limit's.
+    pub(crate) fn tenant_rule(&self, reader: &Reader<'_>, node: &Node, tier: Option<&str>) -> Option<Rule> {
+        let base = tier.and_then(|tier| self.tier_numbers.get(tier)).unwrap_or(&self.numbers);
+        self.rule_of(reader, node, base).map(|(rule, _)| rule)
+    }
+
+    /// The rule for a tier, if it has one.
+    pub fn rule_for(&self, tier: Option<&str>) -> &Rule {
+        tier.and_then(|tier| self.tiers.get(tier)).unwrap_or(&self.rule)
+    }
+
+    /// What the algorithm is called in the file.
+    pub const fn algorithm_name(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    fn rule_of(&self, reader: &Reader<'_>, node: &Node, base: &Numbers) -> Option<(Rule, Numbers)> {
+        let before = reader.faults_so_far();
+        let section = reader.section(node, keys::NUMBERS)?;
+        Numbers::require_of(reader, self.algorithm, &section);
+        let numbers = Numbers::read(reader, &section).or(base);
+        let rule = rule(reader, self.algorithm, &numbers, self.holding, &section, before)?;
+        Some((rule, numbers))
+    }
+
+    /// The one algorithm that a limit has, with its numbers and the section they stand in.
+    fn algorithm<'n>(
+        reader: &Reader<'_>,
+        section: &Section<'n>,
+    ) -> Option<(Algorithm, Numbers, Section<'n>)> {
+        let mut found =
+            Algorithm::ALL.iter().filter_map(|(name, keys)| Some((*name, *keys, section.get(name)?)));
+        let all = || quoted(Algorithm::ALL.iter().map(|(name, _)| *name));
+        let Some((name, keys, node)) = found.next() else {
+            let fault = Fault::new(section.span.clone(), "a limit without an algorithm");
+            reader.fault(fault.help(format!("give it one of {}", all())));
+            return None;
+        };
+        if let Some((second, _, node)) = found.next() {
+            let message = format!("a limit with two algorithms, `{name}` and `{second}`");
+            reader.fault(Fault::new(node.span.clone(), message).help("make it two limits: both must allow"));
+        }
+        let own = reader.section(node, keys)?;
+        Some((Algorithm::read(reader, name, &own)?, Numbers::read(reader, &own), own))
+    }
+
+    fn holding(reader: &Reader<'_>, section: &Section<'_>, algorithm: Algorithm) -> Option<Holding> {
+        let waits = ["max_wait", "max_waiting"].map(|key| section.get(key));
+        if !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {
+            for node in waits.into_iter().flatten() {
+                let message = format!("a {} cannot hold requests back", algorithm.name());
+                reader.fault(
+                    Fault::new(node.span.clone(), message).help("only token_bucket and leaky_bucket can"),
+                );
+            }
+            return None;
+        }
+        let [Some(max_wait), max_waiting] = waits else {
+            if let Some(node) = waits[1] {
+                let fault = Fault::new(node.span.clone(), "`max_waiting` without `max_wait`");
+                reader.fault(fault.help("write `max_wait: 500ms`, too"));
+            }
+            return None;
+        };
+        let max_waiting =
+            max_waiting.map_or(Some(MAX_WAITING), |node| reader.positive(node, "`max_waiting`"));
+        let max_waiting = u32::try_from(max_waiting?).unwrap_or(u32::MAX);
+        Some(Holding { max_wait: reader.time(max_wait)?, max_waiting })
+    }
+
+    fn key(reader: &Reader<'_>, node: &Node) -> Vec<KeyPart> {
+        let mut parts = Vec::new();
+        for node in reader.list(node) {
+            let Some(text) = reader.text(node) else { continue };
+            let part: Vec<String> = text.split('|').map(|name| name.trim().to_owned()).collect();
+            if part.iter().any(String::is_empty) {
+                let fault =
+                    Fault::new(node.span.clone(), format!("`{text}` names an attribute without a name"));
+                reader.fault(
+                    fault.help("write an attribute such as `user`, or `user|ip` for the first that is there"),
+                );
+            }
+            parts.push(KeyPart(part));
+        }
+        parts
+    }
+
+    fn when_missing(reader: &Reader<'_>, section: &Section<'_>) -> WhenMissing {
+        let place =
+            section.get("when_missing").and_then(|node| reader.word(node, &["share", "skip", "deny"]));
+        [WhenMissing::Share, WhenMissing::Skip, WhenMissing::Deny][place.unwrap_or(0)]
+    }
+}
+
+/// The rule that numbers make. Nothing is told of it where some of them could not be read, since `before`.
+fn rule(
+    reader: &Reader<'_>,
+    algorithm: Algorithm,
+    numbers: &Numbers,
+    holding: Option<Holding>,
+    section: &Section<'_>,
+    before: usize,
+) -> Option<Rule> {
+    if reader.faults_so_far() > before {
+        return None;
+    }
+    let rule = algorithm.rule(numbers, holding);
+    rule.map_err(|wrong| reader.fault(wrong.fault(section.span.clone()))).ok()
+}
+
+/// As many wait for a limit as this, unless it says otherwise.
+const MAX_WAITING: u64 = 1000;
+
+/// A name that headers can carry as it is.
+fn name(reader: &Reader<'_>, node: &Node) -> Option<String> {
+    let name = reader.text(node)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._:/-".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+        let fault = Fault::new(node.span.clone(), format!("`{name}` cannot be a name"));
+        reader.fault(fault.help("1 to 64 letters, digits and . _ : / -"));
+        return None;
+    }
+    Some(name)
+}

@@ -1,0 +1,262 @@
+//! The policy file, read and checked.
+
+mod gateway;
+mod limit;
+mod matching;
+mod numbers;
+mod settings;
+mod store;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tollgate::{Rule, Weight};
+
+pub use self::gateway::{AdaptiveRates, FairQueue, Gateway, Slots};
+pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
+pub use self::matching::Match;
+pub use self::settings::{ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, XRateLimit};
+pub use self::store::{Memory, Redis, Store};
+use crate::fault::{Fault, Faults};
+use crate::keys;
+use crate::reader::{Reader, Section, nearest, quoted};
+use crate::yaml::{self, Node};
+
+/// Limits, and all that goes with them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Where to listen.
+    pub listen: Option<Listen>,
+    /// A certificate for all listeners.
+    pub tls: Option<Tls>,
+    /// A file with the password of RESP clients.
+    pub resp_password_file: Option<String>,
+    /// A file with the token of admin calls.
+    pub admin_token_file: Option<String>,
+    /// Which headers answers carry.
+    pub headers: Headers,
+    /// Where the state of keys is kept.
+    pub store: Store,
+    /// Where attributes come from.
+    pub identity: Identity,
+    /// Classes of tenants, by name.
+    pub tiers: HashMap<String, Tier>,
+    /// The tier of tenants that have none.
+    pub default_tier: Option<String>,
+    /// Tenants that differ from the rest, by name.
+    pub tenants: HashMap<String, Tenant>,
+    /// What requests cost: the first that matches.
+    pub costs: Vec<Cost>,
+    /// The limits, in the order they are told.
+    pub limits: Vec<Limit>,
+    /// The reverse proxy.
+    pub gateway: Option<Gateway>,
+    /// One multiplier on every rate.
+    pub adaptive_rates: Option<AdaptiveRates>,
+    /// Where decisions are written to.
+    pub record: Option<Record>,
+}
+
+/// A class of tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Its share in the fair queue.
+    pub weight: Weight,
+    /// How hard adaptive rates press.
+    pub shed: u8,
+}
+
+/// A tenant that differs from the rest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tenant {
+    /// Its tier, if not the default one.
+    pub tier: Option<String>,
+    /// Its share in the fair queue, if not its tier's.
+    pub weight: Option<Weight>,
+    /// Rules of its own, by limit.
+    pub limits: HashMap<String, Rule>,
+}
+
+/// What some requests cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The requests.
+    pub applies_to: Match,
+    /// What they cost.
+    pub cost: u64,
+}
+
+impl Policy {
+    /// Reads a policy from the text of a file, whose name is for messages and for paths that are relative to it.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn read(file: &Path, source: &str) -> Result<Self, Faults> {
+        Self::read_with(file, source, &|name| std::env::var(name).ok())
+    }
+
+    /// [`read`](Self::read), with what `${NAME}` stands for told by `environment`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn read_with(
+        file: &Path,
+        source: &str,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Faults> {
+        let faults = |faults| Faults { file: file.display().to_string(), source: source.to_owned(), faults };
+        let node = yaml::parse(source).map_err(|fault| faults(vec![fault]))?;
+        let reader = Reader::new(environment);
+        let policy = Self::from_node(&reader, &node, file);
+        let found = reader.into_faults();
+        match policy {
+            Some(policy) if found.is_empty() => Ok(policy),
+            _ => Err(faults(found)),
+        }
+    }
+
+    fn from_node(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
+        let section = reader.section(node, keys::POLICY)?;
+        let get = |key: &str| section.get(key);
+        let path = |node: &Node| settings::path(reader, node, file);
+        let tiers = Self::tiers(reader, &section);
+        let mut tier_names: Vec<String> = tiers.keys().cloned().collect();
+        tier_names.sort();
+        let default_tier = get("default_tier").and_then(|node| known_tier(reader, node, &tier_names));
+        let limits = Self::limits(reader, &section, &tier_names);
+        let policy = Self {
+            listen: get("listen").and_then(|node| Listen::read(reader, node)),
+            tls: get("tls").and_then(|node| Tls::read(reader, node, file)),
+            resp_password_file: get("resp_password_file").and_then(path),
+            admin_token_file: get("admin").and_then(|node| settings::admin(reader, node, file)),
+            headers: get("headers").map_or_else(Headers::default, |node| Headers::read(reader, node)),
+            store: get("store").map_or_else(Store::default, |node| Store::read(reader, node, file)),
+            identity: get("identity").map_or_else(Identity::default, |node| Identity::read(reader, node)),
+            tenants: Self::tenants(reader, &section, &tier_names, default_tier.as_deref(), &limits),
+            costs: Self::costs(reader, &section),
+            gateway: get("gateway").and_then(|node| Gateway::read(reader, node)),
+            adaptive_rates: get("adaptive_rates").and_then(|node| AdaptiveRates::read(reader, node)),
+            record: get("record").and_then(|node| Record::read(reader, node, file)),
+            tiers,
+            default_tier,
+            limits,
+        };
+        policy.require_gateway_listener(reader, &section);
+        Some(policy)
+    }
+
+    fn tiers(reader: &Reader<'_>, section: &Section<'_>) -> HashMap<String, Tier> {
+        let tiers = section.get("tiers").map_or(Vec::new(), |node| reader.named(node));
+        let tier = |(name, _, node): (String, &Node, &Node)| {
+            let section = reader.section(node, keys::TIER)?;
+            let shed = section.get("shed").map_or(Some(1), |node| {
+                let shed = reader.count(node)?;
+                if shed > 2 {
+                    let fault = Fault::new(node.span.clone(), format!("`shed` of {shed}"));
+                    reader.fault(fault.help("0 is exempt, 1 normal, 2 first"));
+                }
+                u8::try_from(shed).ok()
+            });
+            Some((name, Tier { weight: weight(reader, &section).unwrap_or(Weight::ONE), shed: shed? }))
+        };
+        tiers.into_iter().filter_map(tier).collect()
+    }
+
+    fn limits(reader: &Reader<'_>, section: &Section<'_>, tiers: &[String]) -> Vec<Limit> {
+        let nodes = section.get("limits").map_or(&[][..], |node| reader.list(node));
+        let mut limits: Vec<Limit> = Vec::new();
+        for node in nodes {
+            let Some(limit) = Limit::read(reader, node, tiers) else { continue };
+            if limits.iter().any(|other| other.name == limit.name) {
+                let fault = Fault::new(node.span.clone(), format!("two limits are called `{}`", limit.name));
+                reader.fault(fault.help("a limit is known by its name: give each its own"));
+            }
+            limits.push(limit);
+        }
+        limits
+    }
+
+    fn tenants(
+        reader: &Reader<'_>,
+        section: &Section<'_>,
+        tiers: &[String],
+        default_tier: Option<&str>,
+        limits: &[Limit],
+    ) -> HashMap<String, Tenant> {
+        let tenant = |(name, _, node): (String, &Node, &Node)| {
+            let section = reader.section(node, keys::TENANT)?;
+            let tier = section.get("tier").and_then(|node| known_tier(reader, node, tiers));
+            let in_tier = tier.as_deref().or(default_tier);
+            let mut own = HashMap::new();
+            for (limit, key, node) in section.get("limits").map_or(Vec::new(), |node| reader.named(node)) {
+                let Some(found) = limits.iter().find(|known| known.name == limit) else {
+                    let names = || limits.iter().map(|limit| limit.name.as_str());
+                    let fault = Fault::new(key.span.clone(), format!("unknown limit `{limit}`"));
+                    reader.fault(fault.help(match nearest(&limit, names()) {
+                        Some(nearest) => format!("did you mean `{nearest}`?"),
+                        None => format!("the limits are {}", quoted(names())),
+                    }));
+                    continue;
+                };
+                own.extend(found.tenant_rule(reader, node, in_tier).map(|rule| (limit, rule)));
+            }
+            Some((name, Tenant { tier, weight: weight(reader, &section), limits: own }))
+        };
+        let tenants = section.get("tenants").map_or(Vec::new(), |node| reader.named(node));
+        tenants.into_iter().filter_map(tenant).collect()
+    }
+
+    fn costs(reader: &Reader<'_>, section: &Section<'_>) -> Vec<Cost> {
+        let nodes = section.get("costs").map_or(&[][..], |node| reader.list(node));
+        let cost = |node: &Node| {
+            let section = reader.section(node, keys::COST)?;
+            let cost = section.require(reader, "cost", "10").and_then(|node| reader.count(node))?;
+            let applies_to = section.get("match").map(|node| Match::read(reader, node)).unwrap_or_default();
+            Some(Cost { applies_to, cost })
+        };
+        nodes.iter().filter_map(cost).collect()
+    }
+
+    fn require_gateway_listener(&self, reader: &Reader<'_>, section: &Section<'_>) {
+        let has_listener = self.listen.as_ref().map(|listen| listen.gateway.is_some());
+        let (message, help, node) = match (section.get("gateway"), has_listener) {
+            (Some(node), Some(false)) => {
+                ("a gateway that listens nowhere", "write `listen: { gateway: 127.0.0.1:8000 }`, too", node)
+            }
+            (None, Some(true)) => {
+                let node = section.get("listen").unwrap_or_else(|| unreachable!("it has a listener"));
+                ("a listener for a gateway that is not there", "write a `gateway:` section, too", node)
+            }
+            _ => return,
+        };
+        reader.fault(Fault::new(node.span.clone(), message).help(help));
+    }
+}
+
+fn weight(reader: &Reader<'_>, section: &Section<'_>) -> Option<Weight> {
+    let node = section.get("weight")?;
+    let weight = reader.positive(node, "a weight")?;
+    let weight = u32::try_from(weight).ok().and_then(Weight::new);
+    if weight.is_none() {
+        reader.fault(Fault::new(node.span.clone(), "the weight is too large").help("at most 4294967295"));
+    }
+    weight
+}
+
+fn known_tier(reader: &Reader<'_>, node: &Node, tiers: &[String]) -> Option<String> {
+    let tier = reader.text(node)?;
+    if !tiers.contains(&tier) {
+        let fault = Fault::new(node.span.clone(), format!("unknown tier `{tier}`"));
+        reader.fault(fault.help(match nearest(&tier, tiers.iter().map(String::as_str)) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("the tiers are {}", quoted(tiers.iter().map(String::as_str))),
+        }));
+        return None;
+    }
+    Some(tier)
+}
+
+#[cfg(test)]
+mod tests;

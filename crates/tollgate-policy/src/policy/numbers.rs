@@ -1,0 +1,281 @@
+//! The numbers of a limit, of its tiers and of single tenants, and the rule they make.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use tollgate::{
+    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule, RuleError,
+    SlidingCounter, SlidingLog, TokenBucket,
+};
+
+use crate::fault::Fault;
+use crate::keys::{self, Key};
+use crate::quantity::{self, RateAndBurst};
+use crate::reader::{Reader, Section, quoted};
+use crate::yaml::Node;
+
+/// An algorithm with what does not differ between tiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    TokenBucket,
+    LeakyBucket,
+    FixedWindow { align: Align },
+    SlidingLog { exact_up_to: u64 },
+    SlidingCounter { buckets: u32, mode: Mode },
+    BurstCredits,
+    Concurrency,
+}
+
+/// How long, and how many, a bucket holds back instead of refusing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holding {
+    pub(crate) max_wait: Duration,
+    pub(crate) max_waiting: u32,
+}
+
+/// Numbers, of which some may be left to others to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    rate: Option<RateAndBurst>,
+    burst: Option<u64>,
+    queue: Option<u64>,
+    limit: Option<u64>,
+    window: Option<Duration>,
+    peak: Option<Peak>,
+    burst_for: Option<Duration>,
+    credits: Option<u64>,
+    lease: Option<Duration>,
+}
+
+/// The rate in bursts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peak {
+    Times(u64),
+    Rate(Rate),
+}
+
+/// A limit above that uses the strict counter instead of a log, unless the file says otherwise.
+const EXACT_UP_TO: u64 = 10_000;
+
+/// The parts of the strict counter that stands in for a log: it acts as a window longer by a thirty-second.
+const STRICT_BUCKETS: u32 = 32;
+
+impl Algorithm {
+    /// Every name an algorithm has in the file, with its keys.
+    pub(crate) const ALL: &[(&str, &[Key])] = &[
+        ("token_bucket", keys::BUCKET),
+        ("leaky_bucket", keys::QUEUE),
+        ("fixed_window", keys::FIXED_WINDOW),
+        ("sliding_log", keys::SLIDING_LOG),
+        ("sliding_counter", keys::SLIDING_COUNTER),
+        ("burst_credits", keys::BURST_CREDITS),
+        ("concurrency", keys::CONCURRENCY),
+    ];
+
+    /// Reads the section of the algorithm of this name.
+    pub(crate) fn read(reader: &Reader<'_>, name: &str, section: &Section<'_>) -> Option<Self> {
+        let count = |key: &str, default: u64| match section.get(key) {
+            Some(node) => reader.positive(node, key),
+            None => Some(default),
+        };
+        Some(match name {
+            "token_bucket" => Self::TokenBucket,
+            "leaky_bucket" => Self::LeakyBucket,
+            "fixed_window" => {
+                let align =
+                    section.get("align").map_or(Some(0), |node| reader.word(node, &["epoch", "first"]));
+                Self::FixedWindow { align: [Align::Epoch, Align::First][align?] }
+            }
+            "sliding_log" => Self::SlidingLog { exact_up_to: count("exact_up_to", EXACT_UP_TO)? },
+            "sliding_counter" => {
+                let words = ["interpolate", "strict", "lenient"];
+                let mode = section.get("mode").map_or(Some(0), |node| reader.word(node, &words));
+                let buckets = u32::try_from(count("buckets", 1)?).unwrap_or(u32::MAX);
+                Self::SlidingCounter {
+                    buckets,
+                    mode: [Mode::Interpolate, Mode::Strict, Mode::Lenient][mode?],
+                }
+            }
+            "burst_credits" => Self::BurstCredits,
+            _ => Self::Concurrency,
+        })
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::FixedWindow { .. } => "fixed_window",
+            Self::SlidingLog { .. } => "sliding_log",
+            Self::SlidingCounter { .. } => "sliding_counter",
+            Self::BurstCredits => "burst_credits",
+            Self::Concurrency => "concurrency",
+        }
+    }
+
+    /// The numbers that may differ between tiers, and what one would write for them.
+    const fn numbers(self) -> &'static [&'static str] {
+        match self {
+            Self::TokenBucket => &["rate", "burst"],
+            Self::LeakyBucket => &["rate", "queue"],
+            Self::FixedWindow { .. } | Self::SlidingLog { .. } | Self::SlidingCounter { .. } => {
+                &["limit", "window"]
+            }
+            Self::BurstCredits => &["rate", "peak", "burst_for", "credits"],
+            Self::Concurrency => &["limit", "lease"],
+        }
+    }
+
+    /// The rule that these numbers make.
+    pub(crate) fn rule(self, numbers: &Numbers, holding: Option<Holding>) -> Result<Rule, Wrong> {
+        let need = |name: &'static str, value: Option<u64>| value.ok_or(Wrong::Missing(name));
+        let rate = || numbers.rate.map(|rate| rate.rate).ok_or(Wrong::Missing("rate"));
+        let window = || numbers.window.ok_or(Wrong::Missing("window"));
+        let limit = || need("limit", numbers.limit);
+        Ok(match self {
+            Self::TokenBucket => hold(TokenBucket::new(rate()?, numbers.burst()?)?, holding)?,
+            Self::LeakyBucket => hold(LeakyBucket::new(rate()?, need("queue", numbers.queue)?)?, holding)?,
+            Self::FixedWindow { align } => FixedWindow::new(limit()?, window()?, align)?.into(),
+            Self::SlidingLog { exact_up_to } if limit()? > exact_up_to => {
+                SlidingCounter::new(limit()?, window()?, STRICT_BUCKETS, Mode::Strict)?.into()
+            }
+            Self::SlidingLog { .. } => SlidingLog::new(limit()?, window()?)?.into(),
+            Self::SlidingCounter { buckets, mode } => {
+                SlidingCounter::new(limit()?, window()?, buckets, mode)?.into()
+            }
+            Self::BurstCredits => {
+                let peak = match numbers.peak.ok_or(Wrong::Missing("peak"))? {
+                    Peak::Rate(peak) => peak,
+                    Peak::Times(times) => {
+                        let tokens = rate()?.tokens().checked_mul(times).ok_or(Wrong::Peak)?;
+                        Rate::new(tokens, rate()?.period())?
+                    }
+                };
+                match (numbers.burst_for, numbers.credits) {
+                    (Some(burst_for), None) => BurstCredits::lasting(rate()?, peak, burst_for)?.into(),
+                    (None, Some(credits)) => BurstCredits::new(rate()?, peak, credits)?.into(),
+                    (None, None) => return Err(Wrong::Missing("burst_for")),
+                    (Some(_), Some(_)) => return Err(Wrong::Both),
+                }
+            }
+            Self::Concurrency => Concurrency::new(limit()?, numbers.lease)?.into(),
+        })
+    }
+}
+
+fn hold<B>(bucket: B, holding: Option<Holding>) -> Result<Rule, Wrong>
+where
+    B: tollgate::Holds + Into<Rule>,
+    MaxWait<B>: Into<Rule>,
+{
+    Ok(match holding {
+        None => bucket.into(),
+        Some(Holding { max_wait, max_waiting }) => MaxWait::new(bucket, max_wait, max_waiting)?.into(),
+    })
+}
+
+/// Why numbers make no rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    Missing(&'static str),
+    /// `burst_for` and `credits`.
+    Both,
+    /// Too large to be a rate.
+    Peak,
+    Rule(RuleError),
+}
+
+impl From<RuleError> for Wrong {
+    fn from(error: RuleError) -> Self {
+        Self::Rule(error)
+    }
+}
+
+impl Wrong {
+    pub(crate) fn fault(&self, span: Range<usize>) -> Fault {
+        match self {
+            Self::Missing(name) => {
+                let example = match *name {
+                    "rate" => "5/s",
+                    "window" => "60s",
+                    "peak" => "10x",
+                    "burst_for" => "30s",
+                    _ => "100",
+                };
+                Fault::new(span, format!("`{name}` is missing")).help(format!("write `{name}: {example}`"))
+            }
+            Self::Both => Fault::new(span, "both `burst_for` and `credits`").help("write one of them"),
+            Self::Peak => Fault::new(span, "the peak is too fast").help("write a smaller factor"),
+            Self::Rule(error) => Fault::new(span, error.to_string()),
+        }
+    }
+}
+
+impl Numbers {
+    /// Reads what the section has of the numbers of this algorithm.
+    pub(crate) fn read(reader: &Reader<'_>, section: &Section<'_>) -> Self {
+        fn get<T>(section: &Section<'_>, key: &str, read: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
+            section.get(key).and_then(read)
+        }
+        let count = |key: &str| get(section, key, |node| reader.count(node));
+        let time = |key: &str| get(section, key, |node| reader.time(node));
+        let peak = |text: &str| match text.trim().ends_with('x') {
+            true => quantity::factor(text).map(Peak::Times),
+            false => quantity::rate(text).map(|rate| Peak::Rate(rate.rate)),
+        };
+        Self {
+            rate: get(section, "rate", |node| reader.rate(node)),
+            burst: count("burst"),
+            queue: count("queue"),
+            limit: count("limit"),
+            window: time("window"),
+            peak: get(section, "peak", |node| reader.read(node, peak)),
+            burst_for: time("burst_for"),
+            credits: count("credits"),
+            lease: time("lease"),
+        }
+    }
+
+    /// Refuses numbers in a tier or of a tenant that this algorithm does not have.
+    pub(crate) fn require_of(reader: &Reader<'_>, algorithm: Algorithm, section: &Section<'_>) {
+        for key in keys::NUMBERS {
+            let Some(node) = section.get(key.name).filter(|_| !algorithm.numbers().contains(&key.name))
+            else {
+                continue;
+            };
+            let message = format!("a {} has no `{}`", algorithm.name(), key.name);
+            let known = quoted(algorithm.numbers().iter().copied());
+            reader.fault(Fault::new(node.span.clone(), message).help(format!("its numbers are {known}")));
+        }
+    }
+
+    /// These numbers, and where they are silent, those of `base`.
+    #[must_use]
+    pub(crate) fn or(&self, base: &Self) -> Self {
+        // Of credits and how long they last, one is said.
+        let says_credits = self.burst_for.is_some() || self.credits.is_some();
+        let (burst_for, credits) =
+            if says_credits { (self.burst_for, self.credits) } else { (base.burst_for, base.credits) };
+        Self {
+            rate: self.rate.or(base.rate),
+            burst: self.written_burst().or(base.written_burst()),
+            queue: self.queue.or(base.queue),
+            limit: self.limit.or(base.limit),
+            window: self.window.or(base.window),
+            peak: self.peak.or(base.peak),
+            burst_for,
+            credits,
+            lease: self.lease.or(base.lease),
+        }
+    }
+
+    /// The burst that is written, beside the rate or in it, or else the tokens of one period.
+    fn burst(&self) -> Result<u64, Wrong> {
+        let rate = self.rate.ok_or(Wrong::Missing("rate"))?;
+        Ok(self.written_burst().unwrap_or_else(|| rate.rate.tokens().max(1)))
+    }
+
+    fn written_burst(&self) -> Option<u64> {
+        self.burst.or(self.rate.and_then(|rate| rate.burst))
+    }
+}

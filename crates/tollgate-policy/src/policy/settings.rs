@@ -1,0 +1,213 @@
+//! Listeners, headers, identity, and what else is neither a limit nor a store.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use crate::fault::Fault;
+use crate::keys;
+use crate::reader::{Reader, Section};
+use crate::yaml::Node;
+
+/// Where to listen. A listener left out is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Listen {
+    /// Decision API, forward-auth, dashboard, metrics, health.
+    pub http: Option<SocketAddr>,
+    /// Envoy's rate limit service.
+    pub grpc: Option<SocketAddr>,
+    /// `CL.THROTTLE`.
+    pub resp: Option<SocketAddr>,
+    /// The reverse proxy.
+    pub gateway: Option<SocketAddr>,
+}
+
+impl Listen {
+    pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
+        let section = reader.section(node, keys::LISTEN)?;
+        let address = |key: &str| {
+            let parse = |text: &str| {
+                text.parse().map_err(|_| "write an address as 127.0.0.1:8080 or [::1]:8080".into())
+            };
+            section.get(key).and_then(|node| reader.read(node, parse))
+        };
+        Some(Self {
+            http: address("http"),
+            grpc: address("grpc"),
+            resp: address("resp"),
+            gateway: address("gateway"),
+        })
+    }
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate chain.
+    pub cert_file: String,
+    /// Its private key.
+    pub key_file: String,
+}
+
+impl Tls {
+    pub(super) fn read(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
+        let section = reader.section(node, keys::TLS)?;
+        let cert_file = section.require(reader, "cert_file", "./cert.pem");
+        let key_file = section.require(reader, "key_file", "./key.pem");
+        Some(Self { cert_file: path(reader, cert_file?, file)?, key_file: path(reader, key_file?, file)? })
+    }
+}
+
+/// The file with the token of admin calls.
+pub(super) fn admin(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<String> {
+    let section = reader.section(node, keys::ADMIN)?;
+    section.require(reader, "token_file", "./admin.token").and_then(|node| path(reader, node, file))
+}
+
+/// A path; a relative one is relative to the policy file.
+pub(super) fn path(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<String> {
+    let path = reader.text(node)?;
+    let absolute = file.parent().unwrap_or(Path::new("")).join(&path);
+    Some(absolute.display().to_string())
+}
+
+/// Which headers answers carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// `RateLimit` and `RateLimit-Policy`.
+    pub ietf: Ietf,
+    /// `X-RateLimit-*`.
+    pub x_ratelimit: XRateLimit,
+}
+
+/// A generation of the draft.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ietf {
+    /// Items, from -08 on.
+    #[default]
+    Draft08,
+    /// A dictionary, in -07.
+    Draft07,
+    /// Three fields, up to -06.
+    Draft06,
+    /// None.
+    Off,
+}
+
+/// How `X-RateLimit-Reset` is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XRateLimit {
+    /// In Unix time.
+    #[default]
+    Epoch,
+    /// In seconds from now.
+    Delta,
+    /// Not at all.
+    Off,
+}
+
+impl Headers {
+    pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Self {
+        let Some(section) = reader.section(node, keys::HEADERS) else { return Self::default() };
+        let word = |key: &str, words: &[&str]| {
+            section.get(key).and_then(|node| reader.word(node, words)).unwrap_or(0)
+        };
+        let ietf = word("ietf", &["draft-08", "draft-07", "draft-06", "off"]);
+        let x_ratelimit = word("x_ratelimit", &["epoch", "delta", "off"]);
+        Self {
+            ietf: [Ietf::Draft08, Ietf::Draft07, Ietf::Draft06, Ietf::Off][ietf],
+            x_ratelimit: [XRateLimit::Epoch, XRateLimit::Delta, XRateLimit::Off][x_ratelimit],
+        }
+    }
+}
+
+/// Where the gateway, forward-auth and tower take attributes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Of the tenant, such as `header.x-api-key`.
+    pub tenant: Option<String>,
+    /// Of the user.
+    pub user: Option<String>,
+    /// Of the client's address.
+    pub client_ip: ClientIp,
+}
+
+/// Whose word on the client's address is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientIp {
+    /// Networks of proxies: address and length of the prefix.
+    pub trusted_proxies: Vec<(IpAddr, u8)>,
+    /// Whether they tell it in `Forwarded`, not in `X-Forwarded-For`.
+    pub forwarded: bool,
+    /// How many bits of an IPv6 address make a client.
+    pub ipv6_prefix: u8,
+}
+
+impl Default for ClientIp {
+    fn default() -> Self {
+        Self { trusted_proxies: Vec::new(), forwarded: false, ipv6_prefix: 64 }
+    }
+}
+
+impl Identity {
+    pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Self {
+        let Some(section) = reader.section(node, keys::IDENTITY) else { return Self::default() };
+        let source = |key: &str| {
+            let header = |text: &str| match text.strip_prefix("header.") {
+                Some(name) if !name.is_empty() => Ok(text.to_ascii_lowercase()),
+                _ => Err("write a header as header.x-api-key".into()),
+            };
+            section.get(key).and_then(|node| reader.read(node, header))
+        };
+        let client_ip = section.get("client_ip").and_then(|node| ClientIp::read(reader, node));
+        Self { tenant: source("tenant"), user: source("user"), client_ip: client_ip.unwrap_or_default() }
+    }
+}
+
+impl ClientIp {
+    fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
+        let section = reader.section(node, keys::CLIENT_IP)?;
+        let proxies = section.get("trusted_proxies").map_or(&[][..], |node| reader.list(node));
+        let header = section.get("header").and_then(|node| reader.word(node, &["xff", "forwarded"]));
+        let prefix = section.get("ipv6_prefix").and_then(|node| {
+            let prefix = reader.count(node)?;
+            if !(1..=128).contains(&prefix) {
+                let fault = Fault::new(node.span.clone(), format!("a prefix of {prefix} bits"));
+                reader.fault(fault.help("1 to 128; 64 is what one customer usually has"));
+            }
+            u8::try_from(prefix).ok()
+        });
+        Some(Self {
+            trusted_proxies: proxies.iter().filter_map(|node| reader.read(node, network)).collect(),
+            forwarded: header == Some(1),
+            ipv6_prefix: prefix.unwrap_or(64),
+        })
+    }
+}
+
+fn network(text: &str) -> Result<(IpAddr, u8), String> {
+    const NETWORKS: &str = "write a network as 10.0.0.0/8, 127.0.0.1/32 or fd00::/8";
+    let (address, length) = text.split_once('/').unwrap_or((text, ""));
+    let address: IpAddr = address.trim().parse().map_err(|_| NETWORKS)?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let length = if length.is_empty() { most } else { length.parse().map_err(|_| NETWORKS)? };
+    if length > most { Err(NETWORKS.into()) } else { Ok((address, length)) }
+}
+
+/// Where decisions are written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The file.
+    pub path: String,
+    /// How large it may become.
+    pub max_bytes: usize,
+}
+
+impl Record {
+    pub(super) fn read(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
+        let section: Section<'_> = reader.section(node, keys::RECORD)?;
+        let max_bytes = section.get("max_bytes").map_or(Some(1 << 30), |node| reader.bytes(node));
+        let path =
+            section.require(reader, "path", "./decisions.log").and_then(|node| path(reader, node, file));
+        Some(Self { path: path?, max_bytes: max_bytes? })
+    }
+}

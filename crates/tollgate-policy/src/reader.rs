@@ -1,0 +1,309 @@
+//! Reading a tree for what it means, and collecting what is wrong with it.
+//!
+//! Nothing stops at the first fault. What cannot be read is left out, and the file is refused in the end.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::fault::Fault;
+use crate::keys::Key;
+use crate::quantity::{self, RateAndBurst};
+use crate::yaml::{Node, Value};
+
+/// What a file is read with.
+pub(crate) struct Reader<'a> {
+    environment: &'a dyn Fn(&str) -> Option<String>,
+    faults: RefCell<Vec<Fault>>,
+}
+
+impl<'a> Reader<'a> {
+    /// `environment` tells what `${NAME}` stands for.
+    pub(crate) fn new(environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { environment, faults: RefCell::default() }
+    }
+
+    /// All that was wrong, as it stands in the file.
+    pub(crate) fn into_faults(self) -> Vec<Fault> {
+        let mut faults = self.faults.into_inner();
+        faults.sort_by_key(|fault| fault.span.start);
+        faults
+    }
+
+    /// How much was wrong so far: what follows from a fault need not be told.
+    pub(crate) fn faults_so_far(&self) -> usize {
+        self.faults.borrow().len()
+    }
+
+    pub(crate) fn fault(&self, fault: Fault) {
+        self.faults.borrow_mut().push(fault);
+    }
+
+    /// A section whose keys are these. Nothing at all is one without keys.
+    pub(crate) fn section<'n>(&self, node: &'n Node, keys: &'static [Key]) -> Option<Section<'n>> {
+        let entries: &[(Node, Node)] = match &node.value {
+            Value::Map(entries) => entries,
+            Value::Null => &[],
+            other => {
+                let message = format!("{} where a section should be", other.kind());
+                self.fault(
+                    Fault::new(node.span.clone(), message).help(format!("its keys are {}", names(keys))),
+                );
+                return None;
+            }
+        };
+        for (name, _) in entries {
+            let text = self.name(name)?;
+            if !keys.iter().any(|key| key.name == text) {
+                let fault = Fault::new(name.span.clone(), format!("unknown key `{text}`"));
+                let nearest = nearest(&text, keys.iter().map(|key| key.name));
+                self.fault(fault.help(match nearest {
+                    Some(nearest) => format!("did you mean `{nearest}`? The keys here are {}", names(keys)),
+                    None => format!("the keys here are {}", names(keys)),
+                }));
+            }
+        }
+        Some(Section { span: node.span.clone(), entries })
+    }
+
+    /// The values of a section under names of the writer's choice.
+    pub(crate) fn named<'n>(&self, node: &'n Node) -> Vec<(String, &'n Node, &'n Node)> {
+        let Value::Map(entries) = &node.value else {
+            if !matches!(node.value, Value::Null) {
+                let message = format!("{} where a section should be", node.value.kind());
+                self.fault(Fault::new(node.span.clone(), message).help("write `name: …` for each"));
+            }
+            return Vec::new();
+        };
+        entries.iter().filter_map(|(name, value)| Some((self.name(name)?, name, value))).collect()
+    }
+
+    /// A name before a colon.
+    fn name(&self, node: &Node) -> Option<String> {
+        match &node.value {
+            Value::Text(text) => Some(text.clone()),
+            Value::Integer(number) => Some(number.to_string()),
+            Value::Bool(flag) => Some(flag.to_string()),
+            other => {
+                let message = format!("{} where a name should be", other.kind());
+                self.fault(Fault::new(node.span.clone(), message).help("names are text; put it in quotes"));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn list<'n>(&self, node: &'n Node) -> &'n [Node] {
+        match &node.value {
+            Value::List(items) => items,
+            Value::Null => &[],
+            other => {
+                let message = format!("{} where a list should be", other.kind());
+                self.fault(Fault::new(node.span.clone(), message).help("write `[…]`, or one `- …` a line"));
+                &[]
+            }
+        }
+    }
+
+    /// One, or a list.
+    pub(crate) fn one_or_more<'n>(&self, node: &'n Node) -> &'n [Node] {
+        match &node.value {
+            Value::List(items) => items,
+            _ => std::slice::from_ref(node),
+        }
+    }
+
+    /// Text, with `${NAME}` replaced from the environment.
+    pub(crate) fn text(&self, node: &Node) -> Option<String> {
+        let text = match &node.value {
+            Value::Text(text) => text.clone(),
+            Value::Integer(number) => number.to_string(),
+            Value::Bool(flag) => flag.to_string(),
+            other => {
+                let message = format!("{} where text should be", other.kind());
+                self.fault(Fault::new(node.span.clone(), message));
+                return None;
+            }
+        };
+        let mut replaced = String::new();
+        let mut rest = text.as_str();
+        while let Some((before, after)) = rest.split_once("${") {
+            let Some((name, after)) = after.split_once('}') else {
+                self.fault(Fault::new(node.span.clone(), "`${` without a `}`").help("write `${NAME}`"));
+                return None;
+            };
+            let Some(value) = (self.environment)(name) else {
+                let fault = Fault::new(node.span.clone(), format!("`{name}` is not set in the environment"));
+                self.fault(fault.help(format!("set {name}, or write the value here")));
+                return None;
+            };
+            replaced.push_str(before);
+            replaced.push_str(&value);
+            rest = after;
+        }
+        replaced.push_str(rest);
+        Some(replaced)
+    }
+
+    pub(crate) fn count(&self, node: &Node) -> Option<u64> {
+        if let Value::Integer(number) = node.value {
+            let count = u64::try_from(number);
+            if count.is_err() {
+                let message = format!("{number} where a count should be");
+                self.fault(
+                    Fault::new(node.span.clone(), message).help("counts go from 0 to 18446744073709551615"),
+                );
+            }
+            return count.ok();
+        }
+        self.read(node, quantity::count)
+    }
+
+    /// A count of at least 1.
+    pub(crate) fn positive(&self, node: &Node, what: &str) -> Option<u64> {
+        let count = self.count(node)?;
+        if count == 0 {
+            self.fault(Fault::new(node.span.clone(), format!("{what} of 0")).help("it must be at least 1"));
+            return None;
+        }
+        Some(count)
+    }
+
+    pub(crate) fn rate(&self, node: &Node) -> Option<RateAndBurst> {
+        self.read(node, quantity::rate)
+    }
+
+    pub(crate) fn time(&self, node: &Node) -> Option<Duration> {
+        self.read(node, quantity::duration)
+    }
+
+    pub(crate) fn bytes(&self, node: &Node) -> Option<usize> {
+        self.read(node, quantity::bytes)
+    }
+
+    pub(crate) fn flag(&self, node: &Node) -> Option<bool> {
+        match &node.value {
+            Value::Bool(flag) => return Some(*flag),
+            Value::Text(text) if text == "on" => return Some(true),
+            Value::Text(text) if text == "off" => return Some(false),
+            other => {
+                let message = format!("{} where true or false should be", other.kind());
+                self.fault(Fault::new(node.span.clone(), message));
+            }
+        }
+        None
+    }
+
+    /// The place of one of these words. `false` is another word for `off`.
+    pub(crate) fn word(&self, node: &Node, words: &[&str]) -> Option<usize> {
+        let text = match &node.value {
+            Value::Bool(false) => "off".to_owned(),
+            _ => self.text(node)?,
+        };
+        let place = words.iter().position(|word| *word == text);
+        if place.is_none() {
+            let fault = Fault::new(node.span.clone(), format!("unknown word `{text}`"));
+            let known = quoted(words.iter().copied());
+            self.fault(fault.help(match nearest(&text, words.iter().copied()) {
+                Some(nearest) => format!("did you mean `{nearest}`? It is one of {known}"),
+                None => format!("it is one of {known}"),
+            }));
+        }
+        place
+    }
+
+    /// A quantity that is written as text; whole numbers are, too.
+    pub(crate) fn read<T>(&self, node: &Node, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        let text = match node.value {
+            Value::Float(number) => number.to_string(),
+            _ => self.text(node)?,
+        };
+        match read(&text) {
+            Ok(value) => Some(value),
+            Err(help) => {
+                self.fault(Fault::new(node.span.clone(), format!("`{text}` cannot be read")).help(help));
+                None
+            }
+        }
+    }
+}
+
+/// A section that has been checked for unknown keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Section<'n> {
+    pub(crate) span: Range<usize>,
+    entries: &'n [(Node, Node)],
+}
+
+impl<'n> Section<'n> {
+    /// The value of a key, if it is there.
+    pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
+        let entry =
+            self.entries.iter().find(|(key, _)| matches!(&key.value, Value::Text(key) if key == name));
+        entry.map(|(_, value)| value)
+    }
+
+    /// The value of a key that must be there.
+    pub(crate) fn require(&self, reader: &Reader<'_>, name: &str, example: &str) -> Option<&'n Node> {
+        let value = self.get(name);
+        if value.is_none() {
+            let fault = Fault::new(self.span.clone(), format!("`{name}` is missing"));
+            reader.fault(fault.help(format!("write `{name}: {example}`")));
+        }
+        value
+    }
+}
+
+fn names(keys: &[Key]) -> String {
+    quoted(keys.iter().map(|key| key.name))
+}
+
+pub(crate) fn quoted<'s>(words: impl Iterator<Item = &'s str>) -> String {
+    words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The word that was most likely meant: at most a third of its letters are wrong.
+pub(crate) fn nearest<'s>(text: &str, words: impl Iterator<Item = &'s str>) -> Option<&'s str> {
+    let distance = |word: &&str| distance(text, word);
+    words.filter(|word| distance(word) * 3 <= word.len().max(3)).min_by_key(distance)
+}
+
+/// How many letters must be changed, added, left out or swapped with their neighbour (Damerau 1964, without changing
+/// the same letters twice).
+fn distance(a: &str, b: &str) -> usize {
+    let [a, b] = [a, b].map(|text| text.chars().take(64).collect::<Vec<char>>());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let least = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                let are_swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                if are_swapped { least.min(rows[i - 2][j - 2] + 1) } else { least }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_that_was_meant_is_found() {
+        let words = ["rate", "burst", "queue", "limit", "window"];
+        for (text, expected) in [
+            ("burts", Some("burst")),
+            ("Rate", Some("rate")),
+            ("wnidow", Some("window")),
+            ("limits", Some("limit")),
+            ("que", None),
+            ("apples", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(text, words.into_iter()), expected, "{text}");
+        }
+    }
+}
