@@ -1,0 +1,166 @@
+//! Whether a shard has room for what a request would add, and who makes way if not.
+
+use tollgate_core::{Nanos, Rule, State, Timestamp};
+
+use super::{Ask, Shard, is_word, read};
+use crate::WhenFull;
+use crate::table::slot::Slot;
+
+/// Where the charge of a request goes.
+pub(super) enum Room {
+    /// To its key, new or not.
+    Here,
+    /// To its key, once the one of this hash has been forgotten.
+    Instead {
+        other: u64,
+        in_use: bool,
+    },
+    Nowhere,
+}
+
+/// The requests of a plan, and those of them that are decided before the one in hand.
+#[derive(Clone, Copy)]
+pub(crate) struct Together<'a> {
+    pub(crate) all: &'a [Ask],
+    pub(crate) earlier: &'a [Ask],
+}
+
+impl Together<'_> {
+    /// A request without a plan.
+    pub(crate) const ALONE: Self = Self { all: &[], earlier: &[] };
+}
+
+/// Which part of all hashes a shard holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) number: usize,
+    pub(crate) of: usize,
+}
+
+impl Place {
+    /// The number of the shard of a hash, from the 16 bits that a slot does not keep.
+    #[inline]
+    pub(crate) const fn number(hash: u64, of: usize) -> usize {
+        ((hash >> 48) as usize * of) >> 16
+    }
+
+    const fn holds(self, hash: u64) -> bool {
+        Self::number(hash, self.of) == self.number
+    }
+}
+
+/// No bound on bytes.
+pub(crate) const UNBOUNDED: usize = usize::MAX;
+
+/// Keys that are looked at for one to make way: enough to find one that loses little. Each takes some ten
+/// nanoseconds; the system that made sampling popular, Redis, looks at five.
+const LOOKED: usize = 16;
+
+impl Shard {
+    /// Where the charge of a request would go, after those that come before it in its plan. Only a newcomer takes
+    /// somebody's place: a key that has no room for what it would keep besides is told so, lest one busy key drive
+    /// out all others.
+    pub(super) fn room(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> Room {
+        let is_new = self.segments.find(ask.hash).is_none();
+        let earlier =
+            || together.earlier.iter().filter(|other| self.place.holds(other.hash) && self.is_charged(other));
+        let newcomers = || earlier().filter(|other| self.segments.find(other.hash).is_none());
+        let has_place = !is_new || self.segments.len() + newcomers().count() < self.max_keys;
+        // The sum is of interest only where there is a bound.
+        let adds = |sum: usize, other: &Ask| sum.saturating_add(self.adds(other, now));
+        if has_place && (self.max_bytes == UNBOUNDED || self.has_bytes(earlier().chain([ask]).fold(0, adds)))
+        {
+            return Room::Here;
+        }
+        // Two newcomers of one segment might count on the same place.
+        if !is_new || newcomers().any(|other| self.segments.are_together(ask.hash, other.hash)) {
+            return Room::Nowhere;
+        }
+        match self.makes_way(ask.hash, together.all, now) {
+            Some((other, in_use)) if self.has_bytes(self.adds_instead(ask, &other)) => {
+                Room::Instead { other: other.hash(), in_use }
+            }
+            _ => Room::Nowhere,
+        }
+    }
+
+    #[inline]
+    pub(super) const fn has_bytes(&self, adds: usize) -> bool {
+        self.bytes().saturating_add(adds) <= self.max_bytes
+    }
+
+    /// The most bytes that a request may add.
+    #[inline]
+    pub(super) fn adds(&self, ask: &Ask, now: Timestamp) -> usize {
+        let number = self.rules.current(ask.tier);
+        let rule = self.rules.get(number);
+        match self.segments.find(ask.hash) {
+            Some(_) if is_word(rule) => 0,
+            Some(slot) if slot.rule() == number => {
+                read(&self.slab, slot, rule, |state| rule.heap_growth(state, ask.cost))
+            }
+            Some(slot) => {
+                // It moves to a new place, and may keep more there.
+                let most =
+                    |state: &State| state.heap_bytes().saturating_add(rule.heap_growth(state, ask.cost));
+                self.read_as(ask, slot, now, most).saturating_add(self.slab.growth())
+            }
+            None if is_word(rule) => self.segments.growth(),
+            None => {
+                let heap = rule.heap_growth(&State::Unused, ask.cost);
+                heap.saturating_add(self.segments.growth() + self.slab.growth())
+            }
+        }
+    }
+
+    /// The most bytes that a newcomer adds where `other`, of its segment, is forgotten, beyond what that frees.
+    fn adds_instead(&self, ask: &Ask, other: &Slot) -> usize {
+        let rule = self.rules.get(self.rules.current(ask.tier));
+        if is_word(rule) {
+            return 0;
+        }
+        let (freed, place) = match is_word(self.rules.get(other.rule())) {
+            true => (0, self.slab.growth()),
+            false => (self.slab.get(other.word).heap_bytes(), 0),
+        };
+        rule.heap_growth(&State::Unused, ask.cost).saturating_add(place).saturating_sub(freed)
+    }
+
+    /// Whose place a newcomer takes, and whether that key is in use. One that is not, if a dozen or so have one;
+    /// else, where that is the choice, the one of them that has used the least part of its limit. What is being
+    /// limited is never chosen, nor what holds permits, what another request of the same plan is for, or what was
+    /// last charged by numbers no longer in force, under which it might be limited: where all of them are so, the
+    /// rest of the segment is looked at.
+    fn makes_way(&self, hash: u64, plan: &[Ask], now: Timestamp) -> Option<(Slot, bool)> {
+        let mut least: Option<((u64, Nanos), Slot)> = None;
+        for (looked, slot) in self.segments.around(hash).enumerate() {
+            if looked >= LOOKED && least.is_some() {
+                break;
+            }
+            if plan.iter().any(|other| slot.is(other.hash) && self.place.holds(other.hash)) {
+                continue;
+            }
+            let rule = self.rules.get(slot.rule());
+            let (status, unused) = read(&self.slab, slot, rule, |state| {
+                let status = rule.status(state, now);
+                (status, status.reset_after.is_zero() && rule.is_unused(state, now))
+            });
+            if unused {
+                return Some((*slot, false));
+            }
+            let may_go = self.when_full == WhenFull::Evict
+                && status.remaining > 0
+                && !matches!(rule, Rule::Concurrency(_))
+                && self.rules.is_in_force(slot.rule());
+            if may_go {
+                let used = rule.capacity() - status.remaining.min(rule.capacity());
+                let part = used.saturating_mul(1 << 16) / rule.capacity();
+                let rank = (part, status.reset_after);
+                if least.is_none_or(|(other, _)| rank < other) {
+                    least = Some((rank, *slot));
+                }
+            }
+        }
+        least.map(|(_, slot)| (slot, true))
+    }
+}
