@@ -3,13 +3,10 @@
 
 use std::time::Duration;
 
-use tollgate_core::{
-    Algorithm, Align, BurstCredits, FixedWindow, MaxWait, Mode, Outcome, Rate, Retry, SlidingCounter,
-    SlidingLog, Timestamp, TokenBucket,
-};
+use tollgate_core::{Algorithm, BurstCredits, MaxWait, Outcome, Rate, Retry, Timestamp, TokenBucket};
 use tollgate_testkit::{Random, Step, Trace};
 
-use crate::bounds::{most_in, numbers, runs};
+use crate::bounds::{Through, fixed_window_bound, numbers, runs, sliding_counter_bound, sliding_log_bound};
 
 /// The charges that were made on a key and have not been given back.
 pub(crate) struct Charges {
@@ -177,16 +174,20 @@ fn burst_credits_keep_to_both_rates_and_what_came_back() {
     }
 }
 
-/// What was admitted and never given back, by when it was charged.
-fn kept<A: Algorithm>(rule: &A, seed: u64, scale: u64) -> Vec<(u64, u64)> {
-    let mut kept = std::collections::BTreeMap::<u64, u64>::new();
-    for event in events(rule, seed, scale) {
-        match event {
-            Event::Admitted { charge, .. } => *kept.entry(charge.now).or_default() += charge.cost,
-            Event::Refunded { charge, given, .. } => *kept.get_mut(&charge.now).unwrap() -= given,
+/// What was admitted and never given back.
+struct Kept;
+
+impl Through for Kept {
+    fn of<A: Algorithm>(rule: &A, seed: u64, scale: u64) -> Vec<(u64, u64)> {
+        let mut kept = std::collections::BTreeMap::<u64, u64>::new();
+        for event in events(rule, seed, scale) {
+            match event {
+                Event::Admitted { charge, .. } => *kept.entry(charge.now).or_default() += charge.cost,
+                Event::Refunded { charge, given, .. } => *kept.get_mut(&charge.now).unwrap() -= given,
+            }
         }
+        kept.into_iter().collect()
     }
-    kept.into_iter().collect()
 }
 
 // Of a window nothing is added to the bound: a count, sub-count or entry goes down for charges of its own only,
@@ -196,49 +197,17 @@ fn kept<A: Algorithm>(rule: &A, seed: u64, scale: u64) -> Vec<(u64, u64)> {
 // anything is kept do not overlap, and a span meets two of them at most.
 #[test]
 fn what_is_kept_of_a_fixed_window_is_at_most_its_limit() {
-    for seed in runs() {
-        let (limit, window, mut random) = numbers(seed);
-        let align = *random.pick(&[Align::Epoch, Align::First]);
-        let rule = FixedWindow::new(limit, Duration::from_nanos(window), align).unwrap();
-        let kept = kept(&rule, seed, window);
-        assert!(most_in(&kept, window) <= 2 * limit, "seed {seed}");
-        if align == Align::Epoch {
-            let mut by_window = std::collections::BTreeMap::<u64, u64>::new();
-            kept.iter().for_each(|(time, cost)| *by_window.entry(time / window).or_default() += cost);
-            assert!(by_window.values().all(|used| *used <= limit), "seed {seed}");
-        }
-    }
+    fixed_window_bound::<Kept>();
 }
 
 #[test]
 fn what_is_kept_of_a_sliding_log_is_never_above_the_limit() {
-    for seed in runs() {
-        let (limit, window, _) = numbers(seed);
-        let rule = SlidingLog::new(limit, Duration::from_nanos(window)).unwrap();
-        assert!(most_in(&kept(&rule, seed, window / limit), window) <= limit, "seed {seed}");
-    }
+    sliding_log_bound::<Kept>();
 }
 
 // Interpolating: of what is kept in a span, `full` has at most the limit, and so has `old`. Both have it only
 // if the last that was admitted to `full` found `old` to weigh nothing, but it weighs something to its end.
 #[test]
 fn what_is_kept_of_a_sliding_counter_is_within_the_bound_of_its_mode() {
-    for seed in runs() {
-        let (limit, window, mut random) = numbers(seed);
-        let buckets = *random.pick(&[1, 2, 4, 10]);
-        for mode in [Mode::Interpolate, Mode::Strict, Mode::Lenient] {
-            let rule = SlidingCounter::new(limit, Duration::from_nanos(window), buckets, mode).unwrap();
-            let kept = kept(&rule, seed, window / limit);
-            let bound = match mode {
-                Mode::Strict => limit,
-                Mode::Interpolate => 2 * limit - 1,
-                Mode::Lenient => 2 * limit,
-            };
-            assert!(most_in(&kept, window) <= bound, "seed {seed}, {rule:?}");
-            let shorter = window - window.div_ceil(buckets.into());
-            if shorter > 0 {
-                assert!(most_in(&kept, shorter) <= limit, "seed {seed}, {rule:?}");
-            }
-        }
-    }
+    sliding_counter_bound::<Kept>();
 }
