@@ -11,7 +11,8 @@ mod yaml;
 
 pub use fault::{Fault, Faults};
 pub use policy::{
-    AdaptiveRates, ClientIp, Cost, FairQueue, Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen,
-    Match, Memory, OnError, Policy, Record, Redis, Slots, Store, Tenant, Tier, Tls, WhenMissing, XRateLimit,
+    Adaptive, AdaptiveRates, ClientIp, Cost, FairQueue, Gateway, Headers, Identity, Ietf, KeyPart, Limit,
+    Listen, Match, Memory, OnError, Policy, Record, Redis, Slots, Store, Tenant, Tier, Tls, WhenMissing,
+    XRateLimit,
 };
 pub use schema::{reference, schema};

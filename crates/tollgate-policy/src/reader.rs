@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::keys::Key;
+use crate::keys::{Key, Takes};
 use crate::quantity::{self, RateAndBurst};
 use crate::yaml::{Node, Value};
 
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
                 }));
             }
         }
-        Some(Section { span: node.span.clone(), entries })
+        Some(Section { span: node.span.clone(), keys, entries })
     }
 
     /// The values of a section under names of the writer's choice.
@@ -231,6 +231,7 @@ impl<'a> Reader<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Section<'n> {
     pub(crate) span: Range<usize>,
+    keys: &'static [Key],
     entries: &'n [(Node, Node)],
 }
 
@@ -240,6 +241,27 @@ impl<'n> Section<'n> {
         let entry =
             self.entries.iter().find(|(key, _)| matches!(&key.value, Value::Text(key) if key == name));
         entry.map(|(_, value)| value)
+    }
+
+    /// The section behind a key, with the keys that the table gives it.
+    pub(crate) fn section(&self, reader: &Reader<'_>, name: &str) -> Option<Section<'n>> {
+        match self.takes(name) {
+            Takes::Section(keys) => reader.section(self.get(name)?, keys),
+            other => unreachable!("`{name}` takes {other:?}, not a section"),
+        }
+    }
+
+    /// The place of the word behind a key among those that the table gives it.
+    pub(crate) fn word(&self, reader: &Reader<'_>, name: &str) -> Option<usize> {
+        match self.takes(name) {
+            Takes::Word(words) => reader.word(self.get(name)?, words),
+            other => unreachable!("`{name}` takes {other:?}, not a word"),
+        }
+    }
+
+    fn takes(&self, name: &str) -> &'static Takes {
+        let key = self.keys.iter().find(|key| key.name == name);
+        &key.expect("a key of this section's table").takes
     }
 
     /// The value of a key that must be there.

@@ -25,8 +25,19 @@ pub struct Slots {
     pub min: u64,
     /// The most.
     pub max: u64,
-    /// The controller: `gradient`, `aimd` or `vegas`.
-    pub adaptive: Option<&'static str>,
+    /// Which controller finds the number, if one does.
+    pub adaptive: Option<Adaptive>,
+}
+
+/// What the number of slots is found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adaptive {
+    /// How latency changes.
+    Gradient,
+    /// Drops and timeouts.
+    Aimd,
+    /// The queue that latency tells of.
+    Vegas,
 }
 
 /// How slots are shared.
@@ -63,8 +74,7 @@ impl Gateway {
 impl Slots {
     fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::SLOTS)?;
-        const CONTROLLERS: [&str; 3] = ["gradient", "aimd", "vegas"];
-        let adaptive = section.get("adaptive").and_then(|node| reader.word(node, &CONTROLLERS));
+        let adaptive = section.word(reader, "adaptive");
         let count = |key: &str| section.get(key).and_then(|node| reader.positive(node, key));
         let max = section.require(reader, "max", "64").and(count("max"))?;
         let min = count("min").unwrap_or(1);
@@ -72,7 +82,11 @@ impl Slots {
             let fault = Fault::new(section.span.clone(), format!("`min` of {min} above `max` of {max}"));
             reader.fault(fault.help("write the smaller one as `min`"));
         }
-        Some(Self { min, max, adaptive: adaptive.map(|place| CONTROLLERS[place]) })
+        Some(Self {
+            min,
+            max,
+            adaptive: adaptive.map(|place| [Adaptive::Gradient, Adaptive::Aimd, Adaptive::Vegas][place]),
+        })
     }
 }
 

@@ -67,8 +67,8 @@ pub enum OnError {
 }
 
 impl OnError {
-    pub(crate) fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
-        reader.word(node, keys::ON_ERROR).map(|place| [Self::Allow, Self::Deny, Self::Local][place])
+    pub(crate) fn read(reader: &Reader<'_>, section: &Section<'_>) -> Option<Self> {
+        section.word(reader, "on_error").map(|place| [Self::Allow, Self::Deny, Self::Local][place])
     }
 }
 
@@ -90,7 +90,7 @@ impl Limit {
             shadow: section.get("shadow").and_then(|node| reader.flag(node)).unwrap_or(false),
             when_missing: Self::when_missing(reader, &section),
             count_denied: section.get("count_denied").and_then(|node| reader.flag(node)).unwrap_or(false),
-            on_error: section.get("on_error").and_then(|node| OnError::read(reader, node)),
+            on_error: OnError::read(reader, &section),
             algorithm,
             holding,
             numbers,
@@ -198,8 +198,7 @@ impl Limit {
     }
 
     fn when_missing(reader: &Reader<'_>, section: &Section<'_>) -> WhenMissing {
-        let place =
-            section.get("when_missing").and_then(|node| reader.word(node, &["share", "skip", "deny"]));
+        let place = section.word(reader, "when_missing");
         [WhenMissing::Share, WhenMissing::Skip, WhenMissing::Deny][place.unwrap_or(0)]
     }
 }

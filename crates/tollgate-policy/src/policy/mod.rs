@@ -12,7 +12,7 @@ use std::path::Path;
 
 use tollgate::{Rule, Weight};
 
-pub use self::gateway::{AdaptiveRates, FairQueue, Gateway, Slots};
+pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, Slots};
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;
 pub use self::settings::{ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, XRateLimit};

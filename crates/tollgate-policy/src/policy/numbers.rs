@@ -82,19 +82,14 @@ impl Algorithm {
             "token_bucket" => Self::TokenBucket,
             "leaky_bucket" => Self::LeakyBucket,
             "fixed_window" => {
-                let align =
-                    section.get("align").map_or(Some(0), |node| reader.word(node, &["epoch", "first"]));
-                Self::FixedWindow { align: [Align::Epoch, Align::First][align?] }
+                let align = section.word(reader, "align").unwrap_or(0);
+                Self::FixedWindow { align: [Align::Epoch, Align::First][align] }
             }
             "sliding_log" => Self::SlidingLog { exact_up_to: count("exact_up_to", EXACT_UP_TO)? },
             "sliding_counter" => {
-                let words = ["interpolate", "strict", "lenient"];
-                let mode = section.get("mode").map_or(Some(0), |node| reader.word(node, &words));
+                let mode = section.word(reader, "mode").unwrap_or(0);
                 let buckets = u32::try_from(count("buckets", 1)?).unwrap_or(u32::MAX);
-                Self::SlidingCounter {
-                    buckets,
-                    mode: [Mode::Interpolate, Mode::Strict, Mode::Lenient][mode?],
-                }
+                Self::SlidingCounter { buckets, mode: [Mode::Interpolate, Mode::Strict, Mode::Lenient][mode] }
             }
             "burst_credits" => Self::BurstCredits,
             _ => Self::Concurrency,
@@ -113,17 +108,10 @@ impl Algorithm {
         }
     }
 
-    /// The numbers that may differ between tiers, and what one would write for them.
-    const fn numbers(self) -> &'static [&'static str] {
-        match self {
-            Self::TokenBucket => &["rate", "burst"],
-            Self::LeakyBucket => &["rate", "queue"],
-            Self::FixedWindow { .. } | Self::SlidingLog { .. } | Self::SlidingCounter { .. } => {
-                &["limit", "window"]
-            }
-            Self::BurstCredits => &["rate", "peak", "burst_for", "credits"],
-            Self::Concurrency => &["limit", "lease"],
-        }
+    /// The numbers it has, which may differ between tiers.
+    fn numbers(self) -> Vec<&'static str> {
+        let own = Self::ALL.iter().filter(|(name, _)| *name == self.name()).flat_map(|(_, keys)| keys.iter());
+        own.map(|key| key.name).filter(|name| keys::NUMBERS.iter().any(|key| key.name == *name)).collect()
     }
 
     /// The rule that these numbers make.
@@ -244,7 +232,7 @@ impl Numbers {
                 continue;
             };
             let message = format!("a {} has no `{}`", algorithm.name(), key.name);
-            let known = quoted(algorithm.numbers().iter().copied());
+            let known = quoted(algorithm.numbers().into_iter());
             reader.fault(Fault::new(node.span.clone(), message).help(format!("its numbers are {known}")));
         }
     }

@@ -108,11 +108,9 @@ pub enum XRateLimit {
 impl Headers {
     pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Self {
         let Some(section) = reader.section(node, keys::HEADERS) else { return Self::default() };
-        let word = |key: &str, words: &[&str]| {
-            section.get(key).and_then(|node| reader.word(node, words)).unwrap_or(0)
-        };
-        let ietf = word("ietf", &["draft-08", "draft-07", "draft-06", "off"]);
-        let x_ratelimit = word("x_ratelimit", &["epoch", "delta", "off"]);
+        let word = |key: &str| section.word(reader, key).unwrap_or(0);
+        let ietf = word("ietf");
+        let x_ratelimit = word("x_ratelimit");
         Self {
             ietf: [Ietf::Draft08, Ietf::Draft07, Ietf::Draft06, Ietf::Off][ietf],
             x_ratelimit: [XRateLimit::Epoch, XRateLimit::Delta, XRateLimit::Off][x_ratelimit],
@@ -167,7 +165,7 @@ impl ClientIp {
     fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::CLIENT_IP)?;
         let proxies = section.get("trusted_proxies").map_or(&[][..], |node| reader.list(node));
-        let header = section.get("header").and_then(|node| reader.word(node, &["xff", "forwarded"]));
+        let header = section.word(reader, "header");
         let prefix = section.get("ipv6_prefix").and_then(|node| {
             let prefix = reader.count(node)?;
             if !(1..=128).contains(&prefix) {

@@ -82,10 +82,8 @@ impl Store {
 impl Memory {
     fn read(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
         let section = reader.section(node, keys::MEMORY)?;
-        let when_full =
-            section.get("when_full").and_then(|node| reader.word(node, &["evict", "deny", "allow"]));
-        let persist = section.get("persist").and_then(|node| {
-            let section = reader.section(node, persist_keys())?;
+        let when_full = section.word(reader, "when_full");
+        let persist = section.section(reader, "persist").and_then(|section| {
             section.require(reader, "path", "./state").and_then(|node| path(reader, node, file))
         });
         Some(Self {
@@ -114,19 +112,17 @@ impl Redis {
             }
         };
         let cluster = section.get("cluster").and_then(|node| reader.flag(node)).unwrap_or(false);
-        let sentinel = section.get("sentinel").and_then(|node| {
-            let section = reader.section(node, sentinel_keys())?;
+        let sentinel = section.section(reader, "sentinel").and_then(|section| {
             section.require(reader, "master", "mymaster").and_then(|node| reader.text(node))
         });
         if cluster && sentinel.is_some() {
             let fault = Fault::new(section.span.clone(), "both `cluster` and `sentinel`");
             reader.fault(fault.help("servers are a cluster or have Sentinels, not both"));
         }
-        let is_lease = section.get("mode").and_then(|node| reader.word(node, &["exact", "lease"])) == Some(1);
-        let sync = section.get("lease").and_then(|node| {
-            let section = reader.section(node, lease_keys())?;
-            section.get("sync").and_then(|node| reader.time(node))
-        });
+        let is_lease = section.word(reader, "mode") == Some(1);
+        let sync = section
+            .section(reader, "lease")
+            .and_then(|section| section.get("sync").and_then(|node| reader.time(node)));
         Some(Self {
             urls,
             cluster,
@@ -136,30 +132,7 @@ impl Redis {
                 .get("deadline")
                 .and_then(|node| reader.time(node))
                 .unwrap_or(Duration::from_millis(5)),
-            on_error: section
-                .get("on_error")
-                .and_then(|node| OnError::read(reader, node))
-                .unwrap_or_default(),
+            on_error: OnError::read(reader, &section).unwrap_or_default(),
         })
     }
-}
-
-/// The keys of a section that stands inside the table of another's.
-fn inner(keys: &'static [keys::Key], name: &str) -> &'static [keys::Key] {
-    match keys.iter().find(|key| key.name == name).map(|key| &key.takes) {
-        Some(keys::Takes::Section(keys)) => keys,
-        _ => &[],
-    }
-}
-
-fn persist_keys() -> &'static [keys::Key] {
-    inner(keys::MEMORY, "persist")
-}
-
-fn sentinel_keys() -> &'static [keys::Key] {
-    inner(keys::REDIS, "sentinel")
-}
-
-fn lease_keys() -> &'static [keys::Key] {
-    inner(keys::REDIS, "lease")
 }
