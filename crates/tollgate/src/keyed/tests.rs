@@ -152,6 +152,45 @@ fn numbers_may_change_without_end() {
     }
 }
 
+/// Looking through all rules after each change, for some that nobody uses, would take minutes here.
+#[test]
+fn numbers_may_change_as_often_as_keys_come_and_expire() {
+    let limiter = KeyedLimiter::builder(bucket(1000, 1)).clock(Clock::manual()).max_keys(200).build();
+    for i in 0..70_000_u64 {
+        limiter.set_rule(bucket(1000, 1 + i % 2)).unwrap_or_else(|error| panic!("change {i}: {error}"));
+        assert!(limiter.check(&i).is_allowed());
+        limiter.clock().advance(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn rules_run_out_only_where_keys_in_use_need_them() {
+    let limiter = KeyedLimiter::builder(bucket(1, 1000)).clock(Clock::manual()).build();
+    let changes = (0..1000_u64).take_while(|i| {
+        let changed = limiter.set_rule(bucket(1, 1000 + i)).is_ok();
+        assert!(limiter.check(i).is_allowed());
+        changed
+    });
+    assert_eq!(changes.count(), 300); // as many as can be told apart here
+    limiter.clock().advance(Duration::from_secs(3600));
+    limiter.set_rule(bucket(1, 5)).unwrap();
+}
+
+#[test]
+#[should_panic = "belongs to the limiter it was added to"]
+fn a_tier_of_another_limiter_is_refused() {
+    let users = KeyedLimiter::new(bucket(1, 1));
+    let tenants = users.another(bucket(10, 10)).unwrap();
+    let _ = users.ask("a").tier(tenants.base_tier());
+}
+
+#[test]
+fn debug_does_not_print_the_table() {
+    let limiter = KeyedLimiter::new(bucket(1, 10));
+    (0..10_000).for_each(|key| _ = limiter.check(&key));
+    assert!(format!("{limiter:?}{:?}", limiter.ask("a")).len() < 1000);
+}
+
 #[test]
 fn limiters_of_one_table_are_charged_together_or_not_at_all() {
     let users = KeyedLimiter::builder(bucket(1, 1)).clock(Clock::manual()).build();

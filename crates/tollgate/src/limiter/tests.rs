@@ -122,3 +122,12 @@ fn a_word_that_means_sealed_is_never_stored() {
     let denied = limiter.check_at(now);
     assert_eq!(denied.outcome.retry_after().unwrap().get(), 1000 * MS + 1);
 }
+
+#[test]
+fn a_permit_is_not_given_for_later() {
+    let limiter = Limiter::with_clock(LeakyBucket::new(rate(1), 5).unwrap(), Clock::manual());
+    assert!(limiter.acquire().is_ok());
+    let denied = limiter.acquire().unwrap_err();
+    assert_eq!(denied.retry_after(), Some(Nanos::new(1000 * MS)));
+    assert_eq!(limiter.peek().reset_after, Nanos::new(1000 * MS)); // and no place is taken
+}

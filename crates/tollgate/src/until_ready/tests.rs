@@ -211,3 +211,40 @@ fn on_a_real_clock_nobody_is_early() {
         }
     });
 }
+
+/// No later time comes, and still whoever waits lets others have their turn.
+#[test]
+fn at_the_end_of_time_a_wait_lets_go() {
+    block_on(async {
+        let limiter = limiter();
+        limiter.clock().advance(Duration::MAX);
+        limiter.clock().advance(SECOND);
+        assert_eq!(limiter.clock().now(), Timestamp::from_nanos(u64::MAX));
+        assert!(limiter.check().is_allowed());
+        let mut waiting = Box::pin(limiter.until_ready());
+        for _ in 0..3 {
+            assert!(poll(&mut waiting).await.is_none());
+        }
+    });
+}
+
+/// Where nobody knows how long, the table is looked at again, more and more seldom.
+#[test]
+fn a_full_table_is_looked_at_again() {
+    block_on(async {
+        let builder = KeyedLimiter::builder(bucket(1, 1)).clock(Clock::manual()).max_keys(1);
+        let limiter = builder.when_full(crate::WhenFull::Deny).build();
+        assert!(limiter.check("taken").is_allowed());
+        let mut waiting = Box::pin(limiter.until_ready("newcomer"));
+        assert!(poll(&mut waiting).await.is_none());
+        let before = limiter.stats().refused;
+        for _ in 0..900 {
+            limiter.clock().advance(Duration::from_millis(1));
+            assert!(poll(&mut waiting).await.is_none());
+        }
+        // After 10, 30, 70, 150, 310 and 630 ms.
+        assert_eq!(limiter.stats().refused - before, 6);
+        limiter.clock().advance(SECOND);
+        assert!(poll(&mut waiting).await.is_some());
+    });
+}
