@@ -130,6 +130,10 @@ impl FixedWindow {
         }
     }
 
+    pub(crate) const fn window(&self) -> Nanos {
+        Nanos::new(self.window)
+    }
+
     /// What has been used of the window that holds at `now`.
     #[inline]
     fn used(&self, state: &Window, now: Timestamp) -> u64 {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::{
     Algorithm, BurstCredits, Concurrency, Counts, Credits, Decision, FixedWindow, LeakyBucket, Log, MaxWait,
-    Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp, TokenBucket,
-    Waiting, Window,
+    Nanos, Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp,
+    TokenBucket, Waiting, Window,
 };
 
 /// A rule of any algorithm.
@@ -130,6 +130,31 @@ impl Rule {
     #[inline]
     pub fn capacity(&self) -> u64 {
         each!(self, rule => rule.capacity())
+    }
+
+    /// The time in which as much as its capacity can be had: a window, or what it takes to get from an empty bucket to a
+    /// full one, rounded up. None for a concurrency limit, where it depends on the holders.
+    ///
+    /// ```
+    /// use tollgate_core::{Concurrency, Rate, Rule, TokenBucket};
+    ///
+    /// let bucket = Rule::from(TokenBucket::new(Rate::per_second(3)?, 10)?);
+    /// assert_eq!(bucket.period().map(|period| period.as_secs_ceil()), Some(4)); // 10 tokens at 3 a second
+    /// assert_eq!(Rule::from(Concurrency::new(10, None)?).period(), None);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn period(&self) -> Option<Nanos> {
+        match self {
+            Self::FixedWindow(rule) => Some(rule.window()),
+            Self::SlidingLog(rule) => Some(rule.window()),
+            Self::SlidingCounter(rule) => Some(rule.window()),
+            Self::Concurrency(_) => None,
+            buckets => {
+                let (mut key, start) = (State::default(), Timestamp::default());
+                buckets.spend(&mut key, PermitId(0), buckets.capacity(), start);
+                Some(buckets.status(&key, start).reset_after)
+            }
+        }
     }
 
     /// Tells windows that begin on the minute, the hour, the day what time it is at the clock's zero, since the Unix

@@ -113,6 +113,10 @@ impl SlidingCounter {
         Self { phase: phase(since_epoch, self.window), ..self }
     }
 
+    pub(crate) const fn window(&self) -> Nanos {
+        Nanos::new(self.window)
+    }
+
     /// Bytes on the heap that a charge may add: a ring of this rule's length, where there is none yet.
     pub(crate) fn heap_growth(&self, counts: &Counts) -> usize {
         if self.buckets == 1 || counts.fits(self.buckets) {

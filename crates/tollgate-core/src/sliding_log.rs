@@ -127,6 +127,10 @@ impl SlidingLog {
         Ok(Self { limit, window: Nanos::new(checked_window(window)?) })
     }
 
+    pub(crate) const fn window(&self) -> Nanos {
+        self.window
+    }
+
     /// Whether an entry no longer counts. The window is half open: of age exactly `window` is out.
     #[inline]
     fn has_left(&self, entry: Timestamp, now: Timestamp) -> bool {
