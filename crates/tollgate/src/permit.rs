@@ -26,7 +26,7 @@ use crate::table::{Ask, Table};
 /// # Ok::<(), tollgate::RuleError>(())
 /// ```
 #[must_use = "the place is given back at once unless the permit is kept"]
-pub struct Permit(Held);
+pub struct Permit(Option<Held>); // none once it has been given back
 
 enum Held {
     Key { table: Arc<Table>, ask: Ask },
@@ -35,20 +35,46 @@ enum Held {
 
 impl Permit {
     pub(crate) const fn keyed(table: Arc<Table>, ask: Ask) -> Self {
-        Self(Held::Key { table, ask })
+        Self(Some(Held::Key { table, ask }))
     }
 
     pub(crate) const fn sole(sole: Arc<Sole>, id: PermitId) -> Self {
-        Self(Held::Sole { sole, id })
+        Self(Some(Held::Sole { sole, id }))
+    }
+
+    /// Gives the place back now, and tells whether it was still held: not where its lease has ended, the key was
+    /// reset, or the rule was none that gives places.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, Concurrency, KeyedLimiter};
+    ///
+    /// let rule = Concurrency::new(2, Some(Duration::from_secs(30)))?;
+    /// let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
+    /// let permits = [limiter.ask("alice").acquire().unwrap(), limiter.ask("alice").acquire().unwrap()];
+    /// let released = permits.map(|permit| {
+    ///     limiter.clock().advance(Duration::from_secs(20));
+    ///     permit.release()
+    /// });
+    /// assert_eq!(released, [true, false]); // after 20 seconds, and after 40
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn release(mut self) -> bool {
+        self.give_back()
+    }
+
+    fn give_back(&mut self) -> bool {
+        match self.0.take() {
+            Some(Held::Key { table, ask }) => table.release(&ask, table.clock.now()),
+            Some(Held::Sole { sole, id }) => sole.release(id),
+            None => false,
+        }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        match &self.0 {
-            Held::Key { table, ask } => table.release(ask, table.clock.now()),
-            Held::Sole { sole, id } => sole.release(*id),
-        };
+        self.give_back();
     }
 }
 
