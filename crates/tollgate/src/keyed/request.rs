@@ -203,7 +203,40 @@ impl Request<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn peek(&self) -> Status {
-        self.limiter.table.status(&self.ask, self.limiter.clock().now())
+        self.peek_at(self.limiter.clock().now())
+    }
+
+    /// [`peek`](Self::peek) at a time that the caller read from the limiter's [`clock`](KeyedLimiter::clock).
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, Timestamp, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 10)?);
+    /// let at = |seconds: u64| Timestamp::from_nanos(seconds * 1_000_000_000);
+    /// let _ = limiter.ask("alice").cost(8).check_at(at(0));
+    /// assert_eq!([0, 3, 20].map(|s| limiter.ask("alice").peek_at(at(s)).remaining), [2, 5, 10]);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn peek_at(&self, now: Timestamp) -> Status {
+        self.limiter.table.status(&self.ask, now)
+    }
+
+    /// What [`check_at`](Self::check_at) would answer, with nothing charged and nothing changed: the status is that
+    /// of the key as it is. Whether a full table would have room for the key is not looked at.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let (now, request) = (limiter.clock().now(), limiter.ask("alice").cost(8));
+    /// assert!(request.preview_at(now).is_allowed());
+    /// assert_eq!(request.preview_at(now).status.remaining, 10);
+    /// let _ = request.check_at(now);
+    /// assert!(!request.preview_at(now).is_allowed());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn preview_at(&self, now: Timestamp) -> Decision {
+        self.limiter.table.preview(&self.ask, now)
     }
 }
 

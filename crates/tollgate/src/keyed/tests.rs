@@ -289,3 +289,81 @@ fn a_permit_is_given_back_when_dropped() {
     drop((fourth, fifth));
     assert_eq!(limiter.peek("a").remaining, 2);
 }
+
+#[test]
+fn a_permit_given_back_by_hand_tells_whether_it_was_held() {
+    let clock = Clock::manual();
+    let rule = tollgate_core::Concurrency::new(2, Some(Duration::from_secs(30))).unwrap();
+    let limiter = KeyedLimiter::builder(rule).clock(clock.clone()).build();
+    let acquire = || limiter.ask("a").acquire().unwrap();
+    let (first, second) = (acquire(), acquire());
+    assert!(first.release());
+    assert_eq!(limiter.peek("a").remaining, 1);
+    limiter.reset("a");
+    assert!(!second.release());
+    let third = acquire();
+    clock.advance(tollgate_core::Nanos::new(30 * S));
+    assert!(!third.release());
+    let sole = crate::Limiter::with_clock(rule, clock);
+    assert!(sole.acquire().unwrap().release());
+    assert_eq!(sole.remaining(), 2);
+}
+
+#[test]
+fn a_preview_answers_as_a_check_and_changes_nothing() {
+    for (seed, rule) in rules().into_iter().enumerate() {
+        let mut random = Random::new(seed as u64);
+        let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
+        let other = limiter.add_tier(rules()[(seed + 1) % rules().len()]).unwrap();
+        let mut now = 0;
+        for i in 0..20_000 {
+            now += random.log_uniform(0, 500 * MS);
+            let mut request = limiter.ask(&random.below(50)).cost(random.below(12));
+            if random.below(5) == 0 {
+                request = request.tier(other);
+            }
+            let (before, keys) = (request.peek_at(at(now)), limiter.stats().keys);
+            let preview = request.preview_at(at(now));
+            assert_eq!((preview.status, request.peek_at(at(now))), (before, before), "step {i}");
+            assert_eq!(limiter.stats().keys, keys);
+            let decision = request.check_at(at(now));
+            assert_eq!(preview.outcome, decision.outcome, "step {i}, {rule:?}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_holds_a_place_for_each_request_to_a_concurrency_limit() {
+    let rates = KeyedLimiter::builder(bucket(1, 10)).clock(Clock::manual()).build();
+    let flights = rates.another(tollgate_core::Concurrency::new(5, None).unwrap()).unwrap();
+    let hold = |requests: &[Request<'_>]| {
+        let mut decisions = vec![Decision::default(); requests.len()];
+        KeyedLimiter::acquire_all_at(requests, at(0), &mut decisions)
+    };
+    // A key that is named twice holds two places, each given back by its own permit; a look holds none.
+    let (verdict, permits) = hold(&[
+        flights.ask("a").cost(0),
+        rates.ask("a"),
+        flights.ask("a").cost(2),
+        flights.ask("b"),
+        flights.ask("a"),
+    ]);
+    assert!(verdict.is_allowed());
+    assert_eq!((permits.len(), flights.remaining("a"), flights.remaining("b")), (3, 2, 4));
+    let left = permits.into_iter().map(|permit| {
+        assert!(permit.release());
+        (flights.remaining("a"), flights.remaining("b"))
+    });
+    assert_eq!(left.collect::<Vec<_>>(), [(4, 4), (4, 5), (5, 5)]);
+    // Together they are too many: nothing is held, and the rate is not charged.
+    let (verdict, permits) = hold(&[rates.ask("a"), flights.ask("a").cost(3), flights.ask("a").cost(3)]);
+    assert!(!verdict.is_allowed() && permits.is_empty());
+    assert_eq!((rates.remaining("a"), flights.remaining("a")), (9, 5));
+    // What is only looked at holds nothing either.
+    let (verdict, permits) = hold(&[flights.ask("a").cost(0)]);
+    assert!(verdict.is_allowed() && permits.is_empty());
+    let queue = rates.another(LeakyBucket::new(Rate::per_second(10).unwrap(), 3).unwrap()).unwrap();
+    let (_, permits) = hold(&[queue.ask("q"), flights.ask("a")]);
+    let (verdict, more) = hold(&[queue.ask("q"), flights.ask("a")]);
+    assert_eq!((verdict.delay(), permits.len(), more.len()), (tollgate_core::Nanos::new(100 * MS), 1, 1));
+}

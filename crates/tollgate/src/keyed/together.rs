@@ -3,7 +3,7 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use tollgate_core::{Decision, Timestamp, Verdict};
+use tollgate_core::{Decision, PermitId, Timestamp, Verdict};
 
 use super::{KeyedLimiter, Request};
 use crate::Permit;
@@ -101,11 +101,57 @@ impl KeyedLimiter {
     /// When the limiters are not of one table ([`another`](Self::another)), there is none or more than 32, or
     /// `decisions` is of another length.
     pub fn check_all_at(requests: &[Request<'_>], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+        let (table, asks) = Self::plan(requests);
+        table.check_all(&asks[..requests.len()], now, decisions)
+    }
+
+    /// [`check_all_at`](Self::check_all_at) that holds a place in each concurrency limit, with a permit for each
+    /// request to one, in their order. A request of cost 0 holds none, nor do rates, which keep what they charged.
+    /// Where the verdict is a denial there are no permits.
+    ///
+    /// ```
+    /// use tollgate::{Concurrency, Decision, KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let rates = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let flights = rates.another(Concurrency::new(1, None)?)?;
+    /// let requests = vec![rates.ask("alice"), flights.ask("alice")];
+    /// let (now, mut decisions) = (rates.clock().now(), vec![Decision::default(); 2]);
+    ///
+    /// let (verdict, permits) = KeyedLimiter::acquire_all_at(&requests, now, &mut decisions);
+    /// assert!(verdict.is_allowed());
+    /// assert_eq!((permits.len(), flights.remaining("alice")), (1, 0));
+    /// let (verdict, none) = KeyedLimiter::acquire_all_at(&requests, now, &mut decisions);
+    /// assert_eq!((verdict.reported, none.len()), (Some(1), 0));
+    /// drop(permits);
+    /// assert_eq!(flights.remaining("alice"), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`check_all_at`](Self::check_all_at).
+    pub fn acquire_all_at(
+        requests: &[Request<'_>],
+        now: Timestamp,
+        decisions: &mut [Decision],
+    ) -> (Verdict, Vec<Permit>) {
+        let (table, mut asks) = Self::plan(requests);
+        let asks = &mut asks[..requests.len()];
+        // Which of them need one is known only once their shards are locked.
+        let PermitId(first) = table.next_permits(asks.len());
+        asks.iter_mut().zip(first..).for_each(|(ask, id)| ask.permit = Some(PermitId(id)));
+        let (verdict, has_place) = table.acquire_all(asks, now, decisions);
+        let holding = asks.iter().zip(has_place).filter(|(_, has_place)| *has_place);
+        (verdict, holding.map(|(ask, _)| Permit::keyed(Arc::clone(table), *ask)).collect())
+    }
+
+    /// What is asked of which table.
+    fn plan<'a>(requests: &[Request<'a>]) -> (&'a Arc<Table>, [Ask; MOST_LIMITS]) {
         assert!(requests.len() <= MOST_LIMITS, "at most {MOST_LIMITS} requests can be decided together");
         let table = Self::table_of(requests).expect("at least one request");
         let mut asks = [Ask::NOTHING; MOST_LIMITS];
         asks.iter_mut().zip(requests).for_each(|(ask, request)| *ask = request.ask);
-        table.check_all(&asks[..requests.len()], now, decisions)
+        (table, asks)
     }
 
     /// Decides many requests of limiters in one table at one instant, each on its own and in order: with one
@@ -160,7 +206,7 @@ impl KeyedLimiter {
     }
 
     /// The table of all these limiters.
-    fn table_of<'a>(requests: &[Request<'a>]) -> Option<&'a Table> {
+    fn table_of<'a>(requests: &[Request<'a>]) -> Option<&'a Arc<Table>> {
         let table = &requests.first()?.limiter.table;
         let same = requests.iter().all(|request| Arc::ptr_eq(&request.limiter.table, table));
         assert!(same, "limiters that are asked together must be of one table: make them with `another`");

@@ -187,6 +187,11 @@ impl Table {
         self.shard(ask.hash).lock().status(ask, now)
     }
 
+    /// What [`check`](Self::check) would answer, charging nothing.
+    pub(crate) fn preview(&self, ask: &Ask, now: Timestamp) -> Decision {
+        self.shard(ask.hash).lock().preview(ask, now)
+    }
+
     /// As [`check`](Self::check), but denies what would have to be held back, until it would not.
     pub(crate) fn check_at_once(&self, ask: &Ask, now: Timestamp) -> Decision {
         self.shard(ask.hash).lock().check_at_once(ask, now)
@@ -207,14 +212,29 @@ impl Table {
 
     /// Decides several asks at one instant, all or nothing: every shard they touch is locked, in order.
     pub(crate) fn check_all(&self, asks: &[Ask], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+        Locked::new(self, asks).decide(now, decisions)
+    }
+
+    /// [`check_all`](Self::check_all), with which of the asks were given a place, by their permits.
+    pub(crate) fn acquire_all(
+        &self,
+        asks: &[Ask],
+        now: Timestamp,
+        decisions: &mut [Decision],
+    ) -> (Verdict, [bool; MOST_LIMITS]) {
         let mut plan = Locked::new(self, asks);
-        plan.prepare(now);
-        decide_all(&mut plan, now, decisions)
+        let verdict = plan.decide(now, decisions);
+        (verdict, std::array::from_fn(|i| verdict.is_allowed() && i < asks.len() && plan.has_place(i)))
     }
 
     /// An id that no permit has had.
     pub(crate) fn next_permit(&self) -> PermitId {
-        PermitId(self.permits.fetch_add(1, Ordering::Relaxed))
+        self.next_permits(1)
+    }
+
+    /// The first of so many ids, one after the other, that no permit has had.
+    pub(crate) fn next_permits(&self, count: usize) -> PermitId {
+        PermitId(self.permits.fetch_add(count as u64, Ordering::Relaxed))
     }
 
     /// Gives a permit back. False if it was not held any more.
@@ -279,17 +299,22 @@ pub(crate) const MOST_LIMITS: usize = 32;
 
 /// Several asks with all their shards locked. Nothing is allocated.
 struct Locked<'a> {
-    asks: [Ask; MOST_LIMITS],
+    asks: [Ask; MOST_LIMITS],       // merged
+    told: &'a [Ask],                // as they came
+    first_of: [usize; MOST_LIMITS], // the ask that each is merged into
     guards: [Option<Guard<'a, Shard>>; MOST_LIMITS],
     guard_of: [usize; MOST_LIMITS],
     len: usize,
 }
 
 impl<'a> Locked<'a> {
-    fn new(table: &'a Table, asks: &[Ask]) -> Self {
+    fn new(table: &'a Table, asks: &'a [Ask]) -> Self {
         let len = asks.len();
+        let (merged, first_of) = merged(table, asks);
         let mut locked = Self {
-            asks: merged(table, asks),
+            asks: merged,
+            told: asks,
+            first_of,
             guards: [const { None }; MOST_LIMITS],
             guard_of: [0; MOST_LIMITS],
             len,
@@ -312,6 +337,11 @@ impl<'a> Locked<'a> {
         locked
     }
 
+    fn decide(&mut self, now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+        self.prepare(now);
+        decide_all(self, now, decisions)
+    }
+
     fn prepare(&mut self, now: Timestamp) {
         for i in 0..self.len {
             let ask = self.asks[i];
@@ -319,6 +349,11 @@ impl<'a> Locked<'a> {
             shard.prepare(&ask, now);
             shard.note_touched();
         }
+    }
+
+    /// Whether an ask, once its plan has been charged, holds a place.
+    fn has_place(&self, i: usize) -> bool {
+        self.told[i].cost > 0 && self.shard(i).gives_place(&self.asks[self.first_of[i]])
     }
 
     fn together(&self, i: usize) -> Together<'_> {
@@ -337,21 +372,23 @@ impl<'a> Locked<'a> {
 const LOCKED: &str = "the shard of every ask is locked";
 
 /// The asks, with the costs of those that name the same key added up in the first of them, whose tier holds for all,
-/// and a peek in the others: two limits of a plan may not stand for one state.
-fn merged(table: &Table, asks: &[Ask]) -> [Ask; MOST_LIMITS] {
+/// and a peek in the others: two limits of a plan may not stand for one state. With each, which that first one is.
+fn merged(table: &Table, asks: &[Ask]) -> ([Ask; MOST_LIMITS], [usize; MOST_LIMITS]) {
     // What the table takes for one key: of one shard, and alike in all that a slot keeps.
     let same = |a: &Ask, b: &Ask| {
         a.hash << 16 == b.hash << 16 && table.shard_number(a.hash) == table.shard_number(b.hash)
     };
     let mut merged = [Ask::NOTHING; MOST_LIMITS];
+    let mut first_of = std::array::from_fn(|i| i);
     for (i, ask) in asks.iter().enumerate() {
         merged[i] = *ask;
         if let Some(first) = merged[..i].iter().position(|earlier| same(earlier, ask)) {
             merged[first].cost = merged[first].cost.saturating_add(ask.cost);
             merged[i] = Ask { cost: 0, ..merged[first] };
+            first_of[i] = first;
         }
     }
-    merged
+    (merged, first_of)
 }
 
 impl Plan for Locked<'_> {
@@ -364,10 +401,19 @@ impl Plan for Locked<'_> {
     }
 
     fn spend(&mut self, i: usize, now: Timestamp) {
+        let Self { asks, told, first_of, guards, guard_of, len } = self;
+        let shard = guards[guard_of[i]].as_mut().expect(LOCKED);
         // By now those before it have been charged.
-        let Self { asks, guards, guard_of, len } = self;
         let together = Together { all: &asks[..*len], earlier: &[] };
-        guards[guard_of[i]].as_mut().expect(LOCKED).spend(&asks[i], together, now);
+        if !shard.gives_place(&asks[i]) {
+            return shard.spend(&asks[i], together, now);
+        }
+        // Places are held one by one, so that each of those who name the key can give back its own.
+        let named = (i..*len).filter(|&j| first_of[j] == i && told[j].cost > 0);
+        for (earlier, j) in named.enumerate() {
+            let ask = Ask { cost: told[j].cost, permit: told[j].permit, ..asks[i] };
+            if earlier == 0 { shard.spend(&ask, together, now) } else { shard.spend_besides(&ask, now) }
+        }
     }
 
     fn status(&self, i: usize, now: Timestamp) -> Status {

@@ -137,11 +137,7 @@ impl Shard {
 
     /// [`test`](Self::test), with where the charge goes if there is one.
     fn test_with_room(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> (Outcome, Option<Room>) {
-        let rule = self.rules.get(self.rules.current(ask.tier));
-        let outcome = match self.segments.find(ask.hash) {
-            Some(slot) => self.read_as(ask, slot, now, |state| rule.test(state, ask.cost, now)),
-            None => rule.test(&State::Unused, ask.cost, now),
-        };
+        let outcome = self.test_alone(ask, now);
         if !outcome.is_allowed() || !self.is_charged(ask) {
             return (outcome, None);
         }
@@ -154,12 +150,29 @@ impl Shard {
         }
     }
 
+    /// [`test`](Self::test), wherever the charge would go.
+    fn test_alone(&self, ask: &Ask, now: Timestamp) -> Outcome {
+        let rule = self.rules.get(self.rules.current(ask.tier));
+        match self.segments.find(ask.hash) {
+            Some(slot) => self.read_as(ask, slot, now, |state| rule.test(state, ask.cost, now)),
+            None => rule.test(&State::Unused, ask.cost, now),
+        }
+    }
+
     /// Charges a request that `test` has just allowed.
     pub(crate) fn spend(&mut self, ask: &Ask, together: Together<'_>, now: Timestamp) {
         if self.is_charged(ask) {
             self.spend_into(self.room(ask, together, now), ask, now);
         }
         self.note_touched();
+    }
+
+    /// Charges a request after another of its plan that named the same key and for which room was found; nothing
+    /// where that one was let through without.
+    pub(crate) fn spend_besides(&mut self, ask: &Ask, now: Timestamp) {
+        if self.segments.find(ask.hash).is_some() {
+            self.spend_into(Room::Here, ask, now);
+        }
     }
 
     fn spend_into(&mut self, room: Room, ask: &Ask, now: Timestamp) {
@@ -205,6 +218,11 @@ impl Shard {
             None => current.status(&State::Unused, now),
             Some(slot) => self.read_as(ask, slot, now, |state| current.status(state, now)),
         }
+    }
+
+    /// What [`check`](Self::check) would answer if there is room for the key. Nothing is changed.
+    pub(crate) fn preview(&self, ask: &Ask, now: Timestamp) -> Decision {
+        Decision { outcome: self.test_alone(ask, now), status: self.status(ask, now) }
     }
 
     /// Gives back what was charged, as far as it still counts. How much that is.
@@ -302,8 +320,16 @@ impl Shard {
     /// Whether the request changes its key, if it passes. A concurrency limit is only charged where somebody
     /// holds the permit.
     fn is_charged(&self, ask: &Ask) -> bool {
-        let rule = self.rules.get(self.rules.current(ask.tier));
-        ask.cost > 0 && (ask.permit.is_some() || !matches!(rule, Rule::Concurrency(_)))
+        ask.cost > 0 && (ask.permit.is_some() || !self.is_concurrency(ask))
+    }
+
+    /// Whether a request that passes holds a place.
+    pub(crate) fn gives_place(&self, ask: &Ask) -> bool {
+        ask.cost > 0 && ask.permit.is_some() && self.is_concurrency(ask)
+    }
+
+    fn is_concurrency(&self, ask: &Ask) -> bool {
+        matches!(self.rules.get(self.rules.current(ask.tier)), Rule::Concurrency(_))
     }
 }
 
