@@ -2,6 +2,7 @@
 
 mod builder;
 mod request;
+mod tiers;
 mod together;
 
 use std::fmt;
@@ -12,7 +13,8 @@ use tollgate_core::{Decision, Rule, Status, Timestamp};
 
 pub use self::builder::Builder;
 pub use self::request::Request;
-use crate::table::{Ask, Settings, Stats, Table, TierId};
+pub use self::tiers::{Numbers, Shed, Tier, TooManyRules};
+use crate::table::{Ask, Settings, Stats, Table};
 use crate::{Clock, NotReady};
 
 /// Limits each key by a rule, or by one of several.
@@ -32,30 +34,8 @@ use crate::{Clock, NotReady};
 #[derive(Clone)]
 pub struct KeyedLimiter {
     table: Arc<Table>,
-    limit: u32,
+    limit: u64, // no other limiter of the table has or had it
     tier: Tier,
-}
-
-/// One of several sets of numbers that a limiter decides by, such as those of a price plan. See
-/// [`add_tier`](KeyedLimiter::add_tier).
-///
-/// ```
-/// use std::collections::HashMap;
-/// use tollgate::{KeyedLimiter, Rate, TokenBucket};
-///
-/// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
-/// let tiers = HashMap::from([
-///     ("pro", limiter.add_tier(TokenBucket::new(Rate::per_second(10)?, 20)?)?),
-///     ("enterprise", limiter.add_tier(TokenBucket::new(Rate::per_second(100)?, 200)?)?),
-/// ]);
-/// assert_eq!(limiter.ask("acme").tier(tiers["pro"]).check().status.remaining, 19);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tier {
-    id: TierId,
-    limit: u32, // of which limiter
-    table: u64, // in the table of this number
 }
 
 impl KeyedLimiter {
@@ -107,115 +87,10 @@ impl KeyedLimiter {
     }
 
     fn within(table: Arc<Table>, rule: Rule) -> Result<Self, TooManyRules> {
-        let tier = table.add_tier(rule).ok_or(TooManyRules)?;
-        // The first tier of a limiter is nobody else's, so its number tells limiters apart.
-        let tier = Tier { id: tier, limit: tier.0, table: table.number };
-        Ok(Self { table, limit: tier.limit, tier })
-    }
-
-    /// Adds a set of numbers for some of the keys. They should be of the same algorithm: under another, a key starts
-    /// afresh.
-    ///
-    /// ```
-    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
-    ///
-    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
-    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(100)?, 50)?)?;
-    /// assert_eq!(limiter.ask("alice").tier(pro).check().status.remaining, 49);
-    /// assert_eq!(limiter.check("bob").status.remaining, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the table has 65535 rules in use, of all its limiters and tiers.
-    pub fn add_tier(&self, rule: impl Into<Rule>) -> Result<Tier, TooManyRules> {
-        let id = self.table.add_tier(rule.into()).ok_or(TooManyRules)?;
-        Ok(Tier { id, limit: self.limit, table: self.table.number })
-    }
-
-    /// Changes the numbers of the limiter. Each key keeps its tokens, or its count; nobody gets a fresh burst. Under
-    /// another algorithm keys start afresh.
-    ///
-    /// ```
-    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
-    ///
-    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
-    /// let _ = limiter.ask("alice").cost(8).check();
-    /// limiter.set_rule(TokenBucket::new(Rate::per_hour(60)?, 100)?)?;
-    /// assert_eq!(limiter.remaining("alice"), 2); // of 100 now, which she gets to at 60 an hour
-    /// assert_eq!(limiter.remaining("bob"), 100);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the table has 65535 rules in use, of all its limiters and tiers.
-    pub fn set_rule(&self, rule: impl Into<Rule>) -> Result<(), TooManyRules> {
-        self.set_tier(self.tier, rule)
-    }
-
-    /// Changes the numbers of a tier, as [`set_rule`](Self::set_rule) does those of the limiter.
-    ///
-    /// ```
-    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
-    ///
-    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
-    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_hour(1)?, 20)?)?;
-    /// let _ = limiter.ask("alice").tier(pro).check();
-    /// limiter.set_tier(pro, TokenBucket::new(Rate::per_hour(1)?, 50)?)?;
-    /// assert_eq!(limiter.ask("alice").tier(pro).peek().remaining, 19);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the table has 65535 rules in use, of all its limiters and tiers.
-    ///
-    /// # Panics
-    ///
-    /// When the tier is another limiter's.
-    pub fn set_tier(&self, tier: Tier, rule: impl Into<Rule>) -> Result<(), TooManyRules> {
-        self.table.replace(self.own(tier), rule.into()).ok_or(TooManyRules)
-    }
-
-    /// The numbers that the limiter was made with, as a tier: for callers who have one for every key.
-    ///
-    /// ```
-    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
-    ///
-    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 5)?);
-    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(100)?, 50)?)?;
-    /// let tier_of = |user: &str| if user == "alice" { pro } else { limiter.base_tier() };
-    /// assert_eq!(limiter.ask("bob").tier(tier_of("bob")).check().status.remaining, 4);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub const fn base_tier(&self) -> Tier {
-        self.tier
-    }
-
-    /// The rule in force for a tier, such as for a header that tells the limit.
-    ///
-    /// ```
-    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
-    ///
-    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 5)?);
-    /// assert_eq!(limiter.rule_of(limiter.base_tier()).capacity(), 5);
-    /// # Ok::<(), tollgate::RuleError>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// When the tier is another limiter's.
-    pub fn rule_of(&self, tier: Tier) -> Rule {
-        self.table.rule(self.own(tier))
-    }
-
-    /// The tier's number, if it is this limiter's.
-    fn own(&self, tier: Tier) -> TierId {
-        let owner = (tier.table, tier.limit);
-        assert_eq!(owner, (self.table.number, self.limit), "a tier belongs to the limiter it was added to");
-        tier.id
+        let limit = table.next_limit();
+        let ids = table.add_tiers(&[Numbers::from(rule)]).ok_or(TooManyRules)?;
+        let tier = Tier { id: ids[0], limit, table: table.number };
+        Ok(Self { table, limit, tier })
     }
 
     /// Decides a request of cost 1, now.
@@ -399,24 +274,6 @@ impl fmt::Debug for KeyedLimiter {
             .finish_non_exhaustive()
     }
 }
-
-/// A table cannot tell more rules apart: 65535, those in force and those that keys in use were last charged by.
-///
-/// ```
-/// assert!(tollgate::TooManyRules.to_string().contains("share rules between limiters or tiers"));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyRules;
-
-impl std::fmt::Display for TooManyRules {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(
-            "the table has 65535 rules in use, which is the most; share rules between limiters or tiers",
-        )
-    }
-}
-
-impl std::error::Error for TooManyRules {}
 
 #[cfg(test)]
 mod tests;

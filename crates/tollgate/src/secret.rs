@@ -58,8 +58,8 @@ impl Secret {
     /// The hash of a key under a limit. The limit goes first and has a fixed length, so that no key of one
     /// limit can be made to look like a key of another.
     #[inline]
-    pub(crate) fn hash<K: Hash + ?Sized>(&self, limit: u32, key: &K) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.0[0] ^ u64::from(limit), self.0[1]);
+    pub(crate) fn hash<K: Hash + ?Sized>(&self, limit: u64, key: &K) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.0[0] ^ limit, self.0[1]);
         key.hash(&mut hasher);
         hasher.finish()
     }

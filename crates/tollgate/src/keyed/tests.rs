@@ -177,6 +177,64 @@ fn rules_run_out_only_where_keys_in_use_need_them() {
 }
 
 #[test]
+fn tiers_are_added_and_changed_all_or_none() {
+    let users = KeyedLimiter::builder(bucket(1, 10)).clock(Clock::manual()).build();
+    let tenants = users.another(bucket(1, 20)).unwrap();
+    let numbers = |burst| Numbers::from(bucket(1, burst));
+    let tiers = users.add_tiers(&[numbers(100), numbers(200), numbers(300)]).unwrap();
+    let capacity = |tier| users.rule_of(tier).capacity();
+    assert_eq!(tiers.iter().map(|tier| capacity(*tier)).collect::<Vec<_>>(), [100, 200, 300]);
+    // 295 numbers are left of 300.
+    assert_eq!(users.add_tiers(&[numbers(1); 296]), Err(TooManyRules));
+    let many = users.add_tiers(&[numbers(1); 290]).unwrap();
+    let ask = |tier| users.ask("alice").tier(tier);
+    assert_eq!(ask(tiers[0]).check().status.remaining, 99);
+    let change = |burst| many[..5].iter().map(move |tier| (*tier, numbers(burst)));
+    let others = [(tiers[1], numbers(201)), (tiers[0], numbers(100))];
+    let set = |changes: Vec<(Tier, Numbers)>| {
+        let mut changes: Vec<_> =
+            changes.into_iter().map(|(tier, numbers)| (&users, tier, numbers)).collect();
+        changes.push((&tenants, tenants.base_tier(), numbers(21)));
+        KeyedLimiter::set_tiers(&changes)
+    };
+    // Five and two of them are new, and five are left. None of them is in force.
+    assert_eq!(set(change(2).chain(others).collect()), Err(TooManyRules));
+    assert_eq!((capacity(tiers[1]), capacity(many[0]), tenants.remaining("a")), (200, 1, 20));
+    set(others.to_vec()).unwrap();
+    assert_eq!((capacity(tiers[1]), capacity(many[0]), tenants.remaining("a")), (201, 1, 21));
+    // What they replaced is forgotten when numbers are needed.
+    set(change(2).collect()).unwrap();
+    assert_eq!((capacity(many[4]), capacity(many[5])), (2, 1));
+    assert_eq!(ask(tiers[0]).peek().remaining, 99);
+    assert_eq!(KeyedLimiter::set_tiers(&[]), Ok(()));
+}
+
+#[test]
+fn keys_of_a_tier_that_is_told_the_same_again_do_not_notice() {
+    let rule = SlidingLog::new(10, Duration::from_secs(10)).unwrap();
+    let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
+    let base = limiter.base_tier();
+    for i in 1..=10 {
+        let same = Numbers { rule: rule.into(), shed: Shed::Exempt };
+        KeyedLimiter::set_tiers(&[(&limiter, base, same)]).unwrap();
+        assert_eq!(limiter.check("alice").status.remaining, 10 - i);
+    }
+    // The shed class is one of the numbers, and setting the rule alone keeps it.
+    KeyedLimiter::set_tiers(&[(&limiter, base, Numbers { rule: rule.into(), shed: Shed::First })]).unwrap();
+    limiter.set_rule(SlidingLog::new(20, Duration::from_secs(10)).unwrap()).unwrap();
+    assert_eq!(limiter.remaining("alice"), 10);
+}
+
+#[test]
+#[should_panic = "must be of one table"]
+fn tiers_of_different_tables_cannot_be_changed_together() {
+    let (one, other) = (KeyedLimiter::new(bucket(1, 1)), KeyedLimiter::new(bucket(1, 1)));
+    let numbers = Numbers::from(bucket(1, 2));
+    let _ =
+        KeyedLimiter::set_tiers(&[(&one, one.base_tier(), numbers), (&other, other.base_tier(), numbers)]);
+}
+
+#[test]
 #[should_panic = "belongs to the limiter it was added to"]
 fn a_tier_of_another_limiter_is_refused() {
     let users = KeyedLimiter::new(bucket(1, 1));

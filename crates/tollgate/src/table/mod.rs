@@ -12,13 +12,13 @@ use std::sync::Arc;
 use tollgate_core::{Decision, Outcome, PermitId, Plan, Rule, Status, Timestamp, Verdict, decide_all};
 
 pub(crate) use self::prefetch::Prefetcher;
-use self::rules::Rules;
 pub(crate) use self::rules::TierId;
+use self::rules::{Rules, UsedNumbers};
 pub(crate) use self::shard::Ask;
 use self::shard::{Place, Shard, Together, UNBOUNDED};
 use crate::line::{Lines, MOST_WAITING};
 use crate::sync::{AtomicU64, Guard, Lock, Mutex, Ordering};
-use crate::{Clock, Secret};
+use crate::{Clock, Numbers, Secret};
 
 /// What becomes of a new key when as many as may be are remembered, and all of them are in use; and of one that
 /// would take more bytes than are left.
@@ -115,6 +115,7 @@ pub(crate) struct Table {
     pub(crate) lines: Lines,  // before its keys
     rules: Mutex<Arc<Rules>>, // as every shard has them, or is about to
     permits: AtomicU64,       // given so far
+    limits: AtomicU64,        // limiters made so far
 }
 
 /// On a cache line of its own, lest a lock slow its neighbours down.
@@ -153,23 +154,37 @@ impl Table {
             lines: Lines::new(settings.max_waiting),
             rules: Mutex::default(),
             permits: AtomicU64::new(0),
+            limits: AtomicU64::new(0),
         }
     }
 
-    /// Adds a set of numbers. None where there are as many as can be told apart.
-    pub(crate) fn add_tier(&self, rule: Rule) -> Option<TierId> {
-        self.change_rules(|rules| rules.add_tier(self.clock.align(rule)))
+    /// Adds tiers, all or none. None where there are as many rules as can be told apart.
+    pub(crate) fn add_tiers(&self, tiers: &[Numbers]) -> Option<Vec<TierId>> {
+        let tiers: Vec<Numbers> = tiers.iter().map(|numbers| self.align(*numbers)).collect();
+        self.change_rules(|_| tiers.len(), |rules| rules.add_tiers(&tiers))
     }
 
-    /// Changes a set of numbers. Keys are converted as they are next asked for.
-    pub(crate) fn replace(&self, tier: TierId, rule: Rule) -> Option<()> {
-        self.change_rules(|rules| rules.replace(tier, self.clock.align(rule)))
+    /// Changes the numbers of tiers, all or none. Keys are converted as they are next asked for.
+    pub(crate) fn set_tiers(&self, tiers: &[(TierId, Numbers)]) -> Option<()> {
+        let tiers: Vec<_> = tiers.iter().map(|(tier, numbers)| (*tier, self.align(*numbers))).collect();
+        self.change_rules(|rules| rules.changed(&tiers), |rules| rules.set_tiers(&tiers))
     }
 
-    /// The numbers in force for a tier.
+    /// Changes the rule of a tier.
+    pub(crate) fn set_rule(&self, tier: TierId, rule: Rule) -> Option<()> {
+        let rule = self.clock.align(rule);
+        let change = |rules: &Rules| [(tier, Numbers { rule, ..rules.numbers(tier) })];
+        self.change_rules(|rules| rules.changed(&change(rules)), |rules| rules.set_tiers(&change(rules)))
+    }
+
+    /// The rule that a tier was told to decide by.
     pub(crate) fn rule(&self, tier: TierId) -> Rule {
-        let rules = self.rules.lock();
-        *rules.get(rules.current(tier))
+        self.rules.lock().numbers(tier).rule
+    }
+
+    /// Numbers whose windows begin on the minute of this table's clock.
+    fn align(&self, numbers: Numbers) -> Numbers {
+        Numbers { rule: self.clock.align(numbers.rule), ..numbers }
     }
 
     #[inline]
@@ -227,6 +242,11 @@ impl Table {
         (verdict, std::array::from_fn(|i| verdict.is_allowed() && i < asks.len() && plan.has_place(i)))
     }
 
+    /// What tells the keys of a limiter from those of any other, before and after it.
+    pub(crate) fn next_limit(&self) -> u64 {
+        self.limits.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// An id that no permit has had.
     pub(crate) fn next_permit(&self) -> PermitId {
         self.next_permits(1)
@@ -257,20 +277,22 @@ impl Table {
         stats
     }
 
-    /// Changes the rules in every shard. Where many are kept that are no longer in force, those that no key was
-    /// last charged by are forgotten first.
-    fn change_rules<T>(&self, change: impl FnOnce(&mut Rules) -> Option<T>) -> Option<T> {
+    /// Changes the rules in every shard, adding so many. Where many are kept that are no longer in force, those
+    /// that no key was last charged by are forgotten first.
+    fn change_rules<T>(
+        &self,
+        added: impl FnOnce(&Rules) -> usize,
+        change: impl FnOnce(&mut Rules) -> Option<T>,
+    ) -> Option<T> {
         let mut current = self.rules.lock();
         let mut rules = Rules::clone(&current);
-        if rules.is_crowded() {
-            let forget = |rules: &mut Rules| {
-                rules.forget_unused(|number| self.shards.iter().any(|shard| shard.0.lock().uses(number)));
-            };
-            forget(&mut rules);
-            if rules.is_full() {
+        let added = added(&rules);
+        if rules.is_crowded(added) {
+            rules.forget_unused(&self.used_numbers());
+            if rules.is_full(added) {
                 // Keys that are no longer used stand in the way, and no request waits for this.
                 self.shards.iter().for_each(|shard| shard.0.lock().sweep(self.clock.now()));
-                forget(&mut rules);
+                rules.forget_unused(&self.used_numbers());
             }
         }
         let result = change(&mut rules)?;
@@ -281,6 +303,14 @@ impl Table {
         drop(current);
         self.lines.call_all();
         Some(result)
+    }
+
+    /// The numbers of rules that keys were last charged by. Of those that are not in force it stays true while the
+    /// rules are not changed: keys leave them, and none comes.
+    fn used_numbers(&self) -> UsedNumbers {
+        let mut used = UsedNumbers::default();
+        self.shards.iter().for_each(|shard| shard.0.lock().add_used(&mut used));
+        used
     }
 
     #[inline]

@@ -2,19 +2,28 @@
 
 use tollgate_core::Rule;
 
+use crate::Numbers;
+
 /// Rules by number. A key remembers the number of the rule it was last charged by, and is converted when it
 /// next meets another: changing a rule touches no key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    rules: Vec<Option<Rule>>, // the rule of number n stands at n - 1
+    rules: Vec<Option<Rule>>, // the rule of number n stands at n - 1, as do the next two
+    numbers: Vec<Numbers>,    // what it was made of; of no meaning where there is no rule
+    in_force: Vec<bool>,      // whether any tier has it
+    free: Vec<u16>,           // the numbers that stand for no rule, so that none need be looked for
     current: Vec<u16>,        // the number of the rule in force, by tier
-    in_force: Vec<bool>,      // whether any tier has it, by number as the rules
     crowded_at: usize,        // as many rules are worth looking for some that nobody uses
 }
 
 /// One set of numbers in a table: a tier of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TierId(pub(crate) u32);
+pub(crate) struct TierId(u32);
+
+impl TierId {
+    /// Of no limiter.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
 
 /// More rules, of all limiters of a table and their tiers, cannot be told apart. Fewer where this crate tests itself,
 /// so that it gets there.
@@ -28,68 +37,119 @@ impl Rules {
 
     #[inline]
     pub(crate) fn get(&self, number: u16) -> &Rule {
-        self.rules[usize::from(number) - 1].as_ref().expect("a number that is in use")
+        self.rules[place(number)].as_ref().expect("a number that is in use")
+    }
+
+    /// What a tier was told to decide by.
+    pub(crate) fn numbers(&self, tier: TierId) -> Numbers {
+        self.numbers[place(self.current(tier))]
     }
 
     /// Whether a tier is decided by the rule of this number.
     pub(crate) fn is_in_force(&self, number: u16) -> bool {
-        self.in_force[usize::from(number) - 1]
+        self.in_force[place(number)]
     }
 
-    /// Adds a tier.
-    pub(crate) fn add_tier(&mut self, rule: Rule) -> Option<TierId> {
-        let number = self.add(rule)?;
+    /// Adds tiers. None where there are not as many numbers left.
+    pub(crate) fn add_tiers(&mut self, tiers: &[Numbers]) -> Option<Vec<TierId>> {
+        tiers.iter().map(|numbers| self.add_tier(*numbers)).collect()
+    }
+
+    fn add_tier(&mut self, numbers: Numbers) -> Option<TierId> {
+        let number = self.add(numbers)?;
         self.current.push(number);
-        self.in_force[usize::from(number) - 1] = true;
         Some(TierId((self.current.len() - 1) as u32))
     }
 
-    /// Puts another rule in force for a tier.
-    pub(crate) fn replace(&mut self, tier: TierId, rule: Rule) -> Option<()> {
-        if *self.get(self.current(tier)) != rule {
-            let number = self.add(rule)?;
+    /// How many of these tiers would get other numbers than they have.
+    pub(crate) fn changed(&self, tiers: &[(TierId, Numbers)]) -> usize {
+        tiers.iter().filter(|(tier, numbers)| self.numbers(*tier) != *numbers).count()
+    }
+
+    /// Puts other numbers in force for tiers. None where there is no place left for them.
+    pub(crate) fn set_tiers(&mut self, tiers: &[(TierId, Numbers)]) -> Option<()> {
+        tiers.iter().try_for_each(|(tier, numbers)| self.set_tier(*tier, *numbers))
+    }
+
+    fn set_tier(&mut self, tier: TierId, numbers: Numbers) -> Option<()> {
+        if self.numbers(tier) != numbers {
+            let number = self.add(numbers)?;
             let before = std::mem::replace(&mut self.current[tier.0 as usize], number);
             // Every tier has a number of its own.
-            self.in_force[usize::from(before) - 1] = false;
-            self.in_force[usize::from(number) - 1] = true;
+            self.in_force[place(before)] = false;
         }
         Some(())
     }
 
-    /// Whether no number is free, and many stand for rules that are not in force.
-    pub(crate) fn is_crowded(&self) -> bool {
-        let full = self.rules.iter().all(Option::is_some);
-        full && (self.rules.len() >= self.crowded_at.max(2 * self.current.len() + 16) || self.is_full())
+    /// Whether `added` more rules need new numbers, and many stand for rules that are not in force.
+    pub(crate) fn is_crowded(&self, added: usize) -> bool {
+        let tiers = self.current.len() + added;
+        let grown = self.grown(added);
+        grown > self.rules.len() && (grown > self.crowded_at.max(2 * tiers + 16) || self.is_full(added))
     }
 
     /// Frees the numbers of rules that are neither in force nor `used` by a key.
-    pub(crate) fn forget_unused(&mut self, used: impl Fn(u16) -> bool) {
-        for i in 0..self.rules.len() {
-            let number = (i + 1) as u16;
-            if !self.in_force[i] && !used(number) {
-                self.rules[i] = None;
+    pub(crate) fn forget_unused(&mut self, used: &UsedNumbers) {
+        for (i, rule) in self.rules.iter_mut().enumerate() {
+            if !self.in_force[i] && !used.0.get(i).is_some_and(|&used| used) {
+                *rule = None;
             }
         }
+        let last = self.rules.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        self.rules.truncate(last);
+        self.numbers.truncate(last);
+        self.in_force.truncate(last);
+        // The lowest are taken first, so that the list can become short again.
+        let free = (0..last).rev().filter(|&i| self.rules[i].is_none());
+        self.free = free.map(|i| (i + 1) as u16).collect();
         // Where little was found, looking again after each change would be in vain.
-        self.crowded_at = 2 * self.rules.iter().flatten().count();
+        self.crowded_at = 2 * (last - self.free.len());
     }
 
-    /// Whether no more can be told apart, and none is free.
-    pub(crate) fn is_full(&self) -> bool {
-        self.rules.len() == MOST_RULES && self.rules.iter().all(Option::is_some)
+    /// Whether `added` more rules could not be told apart.
+    pub(crate) fn is_full(&self, added: usize) -> bool {
+        self.grown(added) > MOST_RULES
     }
 
-    fn add(&mut self, rule: Rule) -> Option<u16> {
-        let place = match self.rules.iter().position(Option::is_none) {
-            Some(place) => place,
-            None if self.rules.len() < MOST_RULES => {
-                self.rules.push(None);
-                self.in_force.push(false);
-                self.rules.len() - 1
-            }
-            None => return None,
-        };
-        self.rules[place] = Some(rule);
-        Some((place + 1) as u16)
+    /// How long the list is with `added` more rules.
+    fn grown(&self, added: usize) -> usize {
+        self.rules.len() + added.saturating_sub(self.free.len())
+    }
+
+    /// Gives a rule that is in force a number.
+    fn add(&mut self, numbers: Numbers) -> Option<u16> {
+        if let Some(number) = self.free.pop() {
+            self.rules[place(number)] = Some(numbers.rule);
+            self.numbers[place(number)] = numbers;
+            self.in_force[place(number)] = true;
+            return Some(number);
+        }
+        if self.rules.len() == MOST_RULES {
+            return None;
+        }
+        self.rules.push(Some(numbers.rule));
+        self.numbers.push(numbers);
+        self.in_force.push(true);
+        Some(self.rules.len() as u16)
+    }
+}
+
+/// Where the rule of a number stands.
+#[inline]
+fn place(number: u16) -> usize {
+    usize::from(number) - 1
+}
+
+/// The numbers of rules that keys were last charged by.
+#[derive(Debug, Default)]
+pub(crate) struct UsedNumbers(Vec<bool>); // as the rules
+
+impl UsedNumbers {
+    pub(crate) fn add(&mut self, number: u16) {
+        let i = place(number);
+        if i >= self.0.len() {
+            self.0.resize(i + 1, false);
+        }
+        self.0[i] = true;
     }
 }

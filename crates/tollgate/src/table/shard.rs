@@ -10,7 +10,7 @@ use tollgate_core::{Algorithm, Decision, Outcome, PermitId, Retry, Rule, State, 
 use self::room::Room;
 pub(crate) use self::room::{Place, Together, UNBOUNDED};
 use super::WhenFull;
-use super::rules::{Rules, TierId};
+use super::rules::{Rules, TierId, UsedNumbers};
 use super::segments::Segments;
 use super::slab::Slab;
 use super::slot::Slot;
@@ -26,7 +26,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    pub(crate) const NOTHING: Self = Self { hash: 0, tier: TierId(0), cost: 0, permit: None };
+    pub(crate) const NOTHING: Self = Self { hash: 0, tier: TierId::NONE, cost: 0, permit: None };
 }
 
 /// The keys whose hashes begin alike.
@@ -280,9 +280,10 @@ impl Shard {
         self.segments.bytes() + self.slab.bytes()
     }
 
-    /// Whether a key was last charged by the rule of this number.
-    pub(crate) fn uses(&self, number: u16) -> bool {
-        self.users.of(number) > 0
+    /// Adds the numbers of the rules that keys here were last charged by.
+    pub(crate) fn add_used(&self, used: &mut UsedNumbers) {
+        let numbers = self.users.0.iter().zip(0_u16..).filter(|(users, _)| **users > 0);
+        numbers.for_each(|(_, number)| used.add(number));
     }
 
     /// Reads a key's state as it stands under the rule in force. One that was last charged by another rule is carried
@@ -395,9 +396,5 @@ impl Users {
 
     fn remove(&mut self, number: u16) {
         self.0[usize::from(number)] -= 1;
-    }
-
-    fn of(&self, number: u16) -> u32 {
-        self.0.get(usize::from(number)).copied().unwrap_or(0)
     }
 }
