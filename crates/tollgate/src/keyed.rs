@@ -14,7 +14,8 @@ use tollgate_core::{Decision, Rule, Status, Timestamp};
 pub use self::builder::Builder;
 pub use self::request::Request;
 pub use self::tiers::{Numbers, Shed, Tier, TooManyRules};
-use crate::table::{Ask, Settings, Stats, Table};
+use crate::sync::Mutex;
+use crate::table::{Ask, Settings, Stats, Table, TierId};
 use crate::{Clock, NotReady};
 
 /// Limits each key by a rule, or by one of several.
@@ -36,6 +37,7 @@ pub struct KeyedLimiter {
     table: Arc<Table>,
     limit: u64, // no other limiter of the table has or had it
     tier: Tier,
+    owner: Arc<Owner>,
 }
 
 impl KeyedLimiter {
@@ -67,7 +69,8 @@ impl KeyedLimiter {
     }
 
     /// Another limiter in the same table: its keys are its own, the bound on them is shared, and both can be
-    /// asked at once with [`check_all`](Self::check_all).
+    /// asked at once with [`check_all`](Self::check_all). When its last clone is dropped, so are its rules and, in
+    /// passing, its keys.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -90,7 +93,8 @@ impl KeyedLimiter {
         let limit = table.next_limit();
         let ids = table.add_tiers(&[Numbers::from(rule)]).ok_or(TooManyRules)?;
         let tier = Tier { id: ids[0], limit, table: table.number };
-        Ok(Self { table, limit, tier })
+        let owner = Arc::new(Owner { table: Arc::clone(&table), tiers: Mutex::new(ids) });
+        Ok(Self { table, limit, tier, owner })
     }
 
     /// Decides a request of cost 1, now.
@@ -261,6 +265,21 @@ impl KeyedLimiter {
     /// ```
     pub fn stats(&self) -> Stats {
         self.table.stats()
+    }
+}
+
+/// The tiers of a limiter, removed from its table when its last clone is dropped.
+struct Owner {
+    table: Arc<Table>,
+    tiers: Mutex<Vec<TierId>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Where nobody else has the table, it goes too.
+        if Arc::strong_count(&self.table) > 1 {
+            self.table.remove_tiers(&self.tiers.lock());
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use tollgate_core::{
 use tollgate_testkit::Random;
 
 use super::*;
+use crate::Permit;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -223,6 +224,55 @@ fn keys_of_a_tier_that_is_told_the_same_again_do_not_notice() {
     KeyedLimiter::set_tiers(&[(&limiter, base, Numbers { rule: rule.into(), shed: Shed::First })]).unwrap();
     limiter.set_rule(SlidingLog::new(20, Duration::from_secs(10)).unwrap()).unwrap();
     assert_eq!(limiter.remaining("alice"), 10);
+}
+
+#[test]
+fn limiters_may_come_and_go_without_end() {
+    let first = KeyedLimiter::builder(bucket(1, 10)).clock(Clock::manual()).max_keys(10_000).build();
+    for i in 0..200_000_u64 {
+        let limiter = first.another(bucket(1, 100)).unwrap_or_else(|error| panic!("limiter {i}: {error}"));
+        // Of the same name as a key of those before it, which are still in use.
+        assert_eq!(limiter.ask("alice").cost(60).check().status.remaining, 40, "limiter {i}");
+        if i.is_multiple_of(7) {
+            limiter.set_rule(bucket(1, 200)).unwrap();
+            let tier = limiter.add_tiers(&[bucket(1, 50).into(), bucket(1, 300).into()]).unwrap()[1];
+            assert_eq!(limiter.clone().ask("alice").tier(tier).check().status.remaining, 39);
+        }
+    }
+    let [rules, tiers] = first.table.rule_sizes();
+    assert!(rules <= 300 && tiers <= 10, "{rules} rules, {tiers} tiers");
+    assert!(first.stats().keys <= 10_000 && first.stats().evictions == 0, "{:?}", first.stats());
+}
+
+#[test]
+fn a_limiter_lives_as_long_as_its_last_clone_and_its_permits_longer() {
+    let first = KeyedLimiter::builder(bucket(1, 10)).clock(Clock::manual()).build();
+    let flights = first.another(tollgate_core::Concurrency::new(2, None).unwrap()).unwrap();
+    let stale = flights.base_tier();
+    let clone = flights.clone();
+    drop(flights);
+    let permits = [(); 2].map(|()| clone.ask("a").acquire().unwrap());
+    assert!(clone.ask("a").acquire().is_err());
+    drop(clone);
+    // Its place is taken by others, and nobody takes its permits or its tier for theirs.
+    let others: Vec<_> = (0..250).map(|_| first.another(bucket(1, 10)).unwrap()).collect();
+    assert!(others.iter().all(|other| other.check("a").status.remaining == 9));
+    assert!(others.iter().all(|other| other.base_tier() != stale));
+    assert_eq!(permits.map(Permit::release), [true, true]);
+    assert!(others.iter().all(|other| other.remaining("a") == 9));
+    drop((first, others));
+}
+
+/// At its bound a table must not turn newcomers away for keys that nobody can ask for.
+#[test]
+fn keys_of_a_limiter_that_is_gone_make_way_first() {
+    let first = KeyedLimiter::builder(bucket(1, 10)).clock(Clock::manual()).max_keys(100).build();
+    let gone = first.another(TokenBucket::new(Rate::per_hour(1).unwrap(), 1).unwrap()).unwrap();
+    assert!((0..100).all(|key| gone.check(&key).is_allowed()));
+    assert!(!first.check("alice").is_allowed());
+    drop(gone);
+    assert!((0..30).all(|key| first.check(&key).is_allowed()));
+    assert_eq!(first.stats().evictions, 0);
 }
 
 #[test]

@@ -112,6 +112,7 @@ impl KeyedLimiter {
     /// When the table would have more than 65535 rules in use, of all its limiters and tiers.
     pub fn add_tiers(&self, numbers: &[Numbers]) -> Result<Vec<Tier>, TooManyRules> {
         let ids = self.table.add_tiers(numbers).ok_or(TooManyRules)?;
+        self.owner.tiers.lock().extend(&ids);
         let tier = |id| Tier { id, limit: self.limit, table: self.table.number };
         Ok(ids.into_iter().map(tier).collect())
     }

@@ -177,6 +177,17 @@ impl Table {
         self.change_rules(|rules| rules.changed(&change(rules)), |rules| rules.set_tiers(&change(rules)))
     }
 
+    /// Removes tiers for which nobody can ask any more.
+    pub(crate) fn remove_tiers(&self, tiers: &[TierId]) {
+        self.change_rules(
+            |_| 0,
+            |rules| {
+                rules.remove_tiers(tiers);
+                Some(())
+            },
+        );
+    }
+
     /// The rule that a tier was told to decide by.
     pub(crate) fn rule(&self, tier: TierId) -> Rule {
         self.rules.lock().numbers(tier).rule
@@ -262,6 +273,11 @@ impl Table {
         let was_held = self.shard(ask.hash).lock().release(ask, now);
         self.lines.call(ask.hash);
         was_held
+    }
+
+    #[cfg(test)]
+    pub(crate) fn rule_sizes(&self) -> [usize; 2] {
+        self.rules.lock().sizes()
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -8,12 +8,29 @@ use crate::Numbers;
 /// next meets another: changing a rule touches no key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    rules: Vec<Option<Rule>>, // the rule of number n stands at n - 1, as do the next two
-    numbers: Vec<Numbers>,    // what it was made of; of no meaning where there is no rule
-    in_force: Vec<bool>,      // whether any tier has it
+    rules: Vec<Option<Rule>>, // the rule of number n stands at n - 1, as does what follows
+    made: Vec<Made>,          // of no meaning where there is no rule
     free: Vec<u16>,           // the numbers that stand for no rule, so that none need be looked for
-    current: Vec<u16>,        // the number of the rule in force, by tier
+    current: Vec<u16>,        // the number of the rule in force, by tier; 0 where there is no tier
+    free_tiers: Vec<TierId>,  // where there is none
     crowded_at: usize,        // as many rules are worth looking for some that nobody uses
+}
+
+/// What a rule was made of, and for whom.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    numbers: Numbers,
+    tier: TierId,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    InForce,
+    /// Its tier has another by now, under which its keys may still be limited.
+    Replaced,
+    /// Its tier is gone, and nobody can ask for its keys again.
+    Gone,
 }
 
 /// One set of numbers in a table: a tier of a limiter.
@@ -42,12 +59,18 @@ impl Rules {
 
     /// What a tier was told to decide by.
     pub(crate) fn numbers(&self, tier: TierId) -> Numbers {
-        self.numbers[place(self.current(tier))]
+        self.made[place(self.current(tier))].numbers
     }
 
     /// Whether a tier is decided by the rule of this number.
     pub(crate) fn is_in_force(&self, number: u16) -> bool {
-        self.in_force[place(number)]
+        self.made[place(number)].standing == Standing::InForce
+    }
+
+    /// Whether nobody can ask again for a key that was last charged by the rule of this number. A permit of it may
+    /// still be given back.
+    pub(crate) fn is_gone(&self, number: u16) -> bool {
+        self.made[place(number)].standing == Standing::Gone
     }
 
     /// Adds tiers. None where there are not as many numbers left.
@@ -56,9 +79,23 @@ impl Rules {
     }
 
     fn add_tier(&mut self, numbers: Numbers) -> Option<TierId> {
-        let number = self.add(numbers)?;
-        self.current.push(number);
-        Some(TierId((self.current.len() - 1) as u32))
+        let tier = self.free_tiers.pop().unwrap_or_else(|| {
+            self.current.push(0);
+            TierId((self.current.len() - 1) as u32)
+        });
+        self.current[tier.0 as usize] = self.add(numbers, tier)?;
+        Some(tier)
+    }
+
+    /// Removes tiers for which nobody can ask any more.
+    pub(crate) fn remove_tiers(&mut self, tiers: &[TierId]) {
+        tiers.iter().for_each(|tier| self.current[tier.0 as usize] = 0);
+        self.free_tiers.extend(tiers);
+        for made in &mut self.made {
+            if self.current[made.tier.0 as usize] == 0 {
+                made.standing = Standing::Gone;
+            }
+        }
     }
 
     /// How many of these tiers would get other numbers than they have.
@@ -73,17 +110,17 @@ impl Rules {
 
     fn set_tier(&mut self, tier: TierId, numbers: Numbers) -> Option<()> {
         if self.numbers(tier) != numbers {
-            let number = self.add(numbers)?;
+            let number = self.add(numbers, tier)?;
             let before = std::mem::replace(&mut self.current[tier.0 as usize], number);
             // Every tier has a number of its own.
-            self.in_force[place(before)] = false;
+            self.made[place(before)].standing = Standing::Replaced;
         }
         Some(())
     }
 
     /// Whether `added` more rules need new numbers, and many stand for rules that are not in force.
     pub(crate) fn is_crowded(&self, added: usize) -> bool {
-        let tiers = self.current.len() + added;
+        let tiers = self.current.len() - self.free_tiers.len() + added;
         let grown = self.grown(added);
         grown > self.rules.len() && (grown > self.crowded_at.max(2 * tiers + 16) || self.is_full(added))
     }
@@ -91,14 +128,13 @@ impl Rules {
     /// Frees the numbers of rules that are neither in force nor `used` by a key.
     pub(crate) fn forget_unused(&mut self, used: &UsedNumbers) {
         for (i, rule) in self.rules.iter_mut().enumerate() {
-            if !self.in_force[i] && !used.0.get(i).is_some_and(|&used| used) {
+            if self.made[i].standing != Standing::InForce && !used.0.get(i).is_some_and(|&used| used) {
                 *rule = None;
             }
         }
         let last = self.rules.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         self.rules.truncate(last);
-        self.numbers.truncate(last);
-        self.in_force.truncate(last);
+        self.made.truncate(last);
         // The lowest are taken first, so that the list can become short again.
         let free = (0..last).rev().filter(|&i| self.rules[i].is_none());
         self.free = free.map(|i| (i + 1) as u16).collect();
@@ -116,21 +152,26 @@ impl Rules {
         self.rules.len() + added.saturating_sub(self.free.len())
     }
 
-    /// Gives a rule that is in force a number.
-    fn add(&mut self, numbers: Numbers) -> Option<u16> {
+    /// Gives a rule that comes into force a number.
+    fn add(&mut self, numbers: Numbers, tier: TierId) -> Option<u16> {
+        let made = Made { numbers, tier, standing: Standing::InForce };
         if let Some(number) = self.free.pop() {
             self.rules[place(number)] = Some(numbers.rule);
-            self.numbers[place(number)] = numbers;
-            self.in_force[place(number)] = true;
+            self.made[place(number)] = made;
             return Some(number);
         }
         if self.rules.len() == MOST_RULES {
             return None;
         }
         self.rules.push(Some(numbers.rule));
-        self.numbers.push(numbers);
-        self.in_force.push(true);
+        self.made.push(made);
         Some(self.rules.len() as u16)
+    }
+
+    /// How many rules and tiers there is memory for.
+    #[cfg(test)]
+    pub(crate) fn sizes(&self) -> [usize; 2] {
+        [self.rules.len(), self.current.len()]
     }
 }
 

@@ -374,11 +374,16 @@ fn free(slab: &mut Slab, users: &mut Users, rules: &Rules, slot: &Slot) {
 /// Whether a slot is no longer used; if so, what it kept is given back.
 fn reclaim(slab: &mut Slab, users: &mut Users, rules: &Rules, slot: &Slot, now: Timestamp) -> bool {
     let rule = rules.get(slot.rule());
-    let unused = read(slab, slot, rule, |state| rule.is_unused(state, now));
+    let unused = is_abandoned(rules, slot) || read(slab, slot, rule, |state| rule.is_unused(state, now));
     if unused {
         free(slab, users, rules, slot);
     }
     unused
+}
+
+/// Whether the limiter of a slot is gone, so that nobody can ask for it. Permits may still be given back.
+fn is_abandoned(rules: &Rules, slot: &Slot) -> bool {
+    rules.is_gone(slot.rule()) && !matches!(rules.get(slot.rule()), Rule::Concurrency(_))
 }
 
 /// How many keys were last charged by each rule, by number.

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Nanos, Rule, State, Timestamp};
 
-use super::{Ask, Shard, is_word, read};
+use super::{Ask, Shard, is_abandoned, is_word, read};
 use crate::WhenFull;
 use crate::table::slot::Slot;
 
@@ -145,7 +145,7 @@ impl Shard {
                 let status = rule.status(state, now);
                 (status, status.reset_after.is_zero() && rule.is_unused(state, now))
             });
-            if unused {
+            if unused || is_abandoned(&self.rules, slot) {
                 return Some((*slot, false));
             }
             let may_go = self.when_full == WhenFull::Evict
