@@ -146,7 +146,16 @@ pub(crate) const IDENTITY: &[Key] = &[
 
 pub(crate) const CLIENT_IP: &[Key] = &[
     key("trusted_proxies", List(&Text), "Networks whose word on the client's address is taken."),
-    key("header", Word(&["xff", "forwarded"]), "The header they tell it in."),
+    key(
+        "trusted_hops",
+        Count,
+        "How many proxies stand before this service, where their networks are not known.",
+    ),
+    key(
+        "header",
+        Word(&["xff", "forwarded", "x-real-ip", "cf-connecting-ip"]),
+        "The one header in which they tell it.",
+    ),
     key("ipv6_prefix", Count, "How many bits of an IPv6 address make a client."),
 ];
 

@@ -1,18 +1,30 @@
 //! The policy file: limits, tiers, tenants, costs, and which of them apply to a request.
 #![forbid(unsafe_code)]
 
+mod client_address;
+mod engine;
 mod fault;
+mod headers;
 mod keys;
 mod policy;
+mod problem;
 mod quantity;
 mod reader;
+mod reply;
 mod schema;
 mod yaml;
 
-pub use fault::{Fault, Faults};
-pub use policy::{
-    Adaptive, AdaptiveRates, ClientIp, Cost, FairQueue, Gateway, Headers, Identity, Ietf, KeyPart, Limit,
-    Listen, Match, Memory, OnError, Policy, Record, Redis, Slots, Store, Tenant, Tier, Tls, WhenMissing,
-    XRateLimit,
+pub use engine::{
+    Engine, EngineError, Explained, Explanation, KeyStatus, LimitVerdict, PolicyInForce, Reason, Request,
+    TenantError, ThrottleError, Throttled, TooManyLimits, Verdict,
 };
+pub use fault::{Fault, Faults};
+pub use headers::headers;
+pub use policy::{
+    Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, FairQueue, Gateway, Headers, Identity,
+    Ietf, KeyPart, Limit, Listen, Match, Memory, OnError, Policy, Record, Redis, Slots, Store, Tenant, Tier,
+    Tls, Trust, WhenMissing, XRateLimit,
+};
+pub use problem::{PROBLEM_JSON, problem};
+pub use reply::{LimitReply, Reply, Seconds, ThrottleReply};
 pub use schema::{reference, schema};

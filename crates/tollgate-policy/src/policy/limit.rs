@@ -1,6 +1,7 @@
 //! One limit: a named rule, the requests it applies to, and what it counts by.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use tollgate::Rule;
 
@@ -9,7 +10,7 @@ use super::numbers::{Algorithm, Holding, Numbers};
 use crate::fault::Fault;
 use crate::keys;
 use crate::reader::{Reader, Section, quoted};
-use crate::yaml::Node;
+use crate::yaml::{self, Node};
 
 /// A limit of the policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,12 @@ pub struct Limit {
 /// A part of a key: the first of these attributes that a request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPart(pub Vec<String>);
+
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("|"))
+    }
+}
 
 /// What a request does that lacks an attribute of a limit's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +126,22 @@ impl Limit {
     /// The rule for a tier, if it has one.
     pub fn rule_for(&self, tier: Option<&str>) -> &Rule {
         tier.and_then(|tier| self.tiers.get(tier)).unwrap_or(&self.rule)
+    }
+
+    /// Whether the keys of this limit go on under another of the next policy: it has the same name, algorithm and key.
+    pub(crate) fn continues_as(&self, next: &Self) -> bool {
+        self.name == next.name && self.starts_afresh_as(next).is_none()
+    }
+
+    /// Why the keys of this limit start afresh under the one of the same name in the next policy, if they do.
+    pub(crate) fn starts_afresh_as(&self, next: &Self) -> Option<&'static str> {
+        if self.algorithm.name() != next.algorithm.name() {
+            Some("its algorithm changed")
+        } else if self.key != next.key {
+            Some("its key changed")
+        } else {
+            None
+        }
     }
 
     /// What the algorithm is called in the file.
@@ -217,6 +240,32 @@ fn rule(
     }
     let rule = algorithm.rule(numbers, holding);
     rule.map_err(|wrong| reader.fault(wrong.fault(section.span.clone()))).ok()
+}
+
+/// A rule that comes with a request: the name of its algorithm, and its numbers as JSON has them.
+///
+/// # Errors
+///
+/// What is wrong, and what would be right.
+pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str, Rule), String> {
+    let Some((name, keys)) = Algorithm::ALL.iter().find(|(name, _)| *name == algorithm) else {
+        let all = quoted(Algorithm::ALL.iter().map(|(name, _)| *name));
+        return Err(format!("unknown algorithm `{algorithm}`: it is one of {all}"));
+    };
+    let nothing = |_: &str| None;
+    let reader = Reader::new(&nothing);
+    let made = yaml::parse(numbers).map_err(|fault| reader.fault(fault)).ok().and_then(|node| {
+        let section = reader.section(&node, keys)?;
+        let (algorithm, numbers) =
+            (Algorithm::read(&reader, name, &section)?, Numbers::read(&reader, &section));
+        rule(&reader, algorithm, &numbers, None, &section, 0)
+    });
+    match (made, reader.into_faults().first()) {
+        (Some(rule), None) => Ok((name, rule)),
+        (_, Some(Fault { message, help: Some(help), .. })) => Err(format!("`{name}`: {message}: {help}")),
+        (_, Some(fault)) => Err(format!("`{name}`: {}", fault.message)),
+        (None, None) => Err(format!("`{name}`: no numbers")),
+    }
 }
 
 /// As many wait for a limit as this, unless it says otherwise.

@@ -10,14 +10,14 @@ pub struct Match(Vec<Condition>);
 
 /// An attribute must match one of several patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Condition {
-    attribute: String,
-    patterns: Vec<Pattern>,
+pub(crate) struct Condition {
+    pub(crate) attribute: String,
+    pub(crate) patterns: Vec<Pattern>,
 }
 
 /// Text in which `*` stands for any run of characters, none included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pattern(String);
+pub(crate) struct Pattern(pub(crate) String);
 
 impl Match {
     pub(crate) fn read(reader: &Reader<'_>, node: &Node) -> Self {
@@ -36,18 +36,25 @@ impl Match {
         Self(conditions)
     }
 
-    /// Whether a request matches. `attribute` tells what it has of one; a missing attribute matches nothing, not even
-    /// `*`.
-    pub fn matches<'v>(&self, attribute: impl Fn(&str) -> Option<&'v str>) -> bool {
-        self.0.iter().all(|condition| {
-            let value = attribute(&condition.attribute);
-            value.is_some_and(|value| condition.patterns.iter().any(|pattern| pattern.matches(value)))
-        })
+    pub(crate) fn conditions(&self) -> &[Condition] {
+        &self.0
     }
 
-    /// The attributes it looks at.
-    pub fn attributes(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|condition| condition.attribute.as_str())
+    /// Attributes of a request that matches.
+    pub(crate) fn sample(&self) -> Vec<(&str, String)> {
+        let sample = |condition: &'_ Condition| condition.patterns.first().map(Pattern::sample);
+        self.0
+            .iter()
+            .filter_map(|condition| Some((condition.attribute.as_str(), sample(condition)?)))
+            .collect()
+    }
+
+    /// Whether a request may match that has these attributes, and perhaps others.
+    pub(crate) fn may_hold(&self, attributes: &[(&str, String)]) -> bool {
+        self.0.iter().all(|condition| {
+            let known = attributes.iter().find(|(name, _)| *name == condition.attribute);
+            known.is_none_or(|(_, value)| condition.patterns.iter().any(|pattern| pattern.matches(value)))
+        })
     }
 }
 
@@ -60,9 +67,14 @@ impl Condition {
 }
 
 impl Pattern {
+    /// A text that it matches.
+    fn sample(&self) -> String {
+        self.0.replace('*', "x")
+    }
+
     /// The parts between the stars must come one after the other; the first at the start, the last at the end. Taking
     /// each as early as possible is enough, so that no text makes this slow.
-    fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };

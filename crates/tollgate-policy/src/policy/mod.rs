@@ -1,5 +1,6 @@
 //! The policy file, read and checked.
 
+mod checks;
 mod gateway;
 mod limit;
 mod matching;
@@ -12,18 +13,23 @@ use std::path::Path;
 
 use tollgate::{Rule, Weight};
 
+pub use self::checks::Change;
 pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, Slots};
+pub(crate) use self::limit::sent_rule;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;
-pub use self::settings::{ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, XRateLimit};
+pub(crate) use self::matching::{Condition, Pattern};
+pub use self::settings::{
+    AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, XRateLimit,
+};
 pub use self::store::{Memory, Redis, Store};
 use crate::fault::{Fault, Faults};
 use crate::keys;
 use crate::reader::{Reader, Section, nearest, quoted};
 use crate::yaml::{self, Node};
 
-/// Limits, and all that goes with them.
-#[derive(Clone, Debug, PartialEq)]
+/// Limits, and all that goes with them. By default there is none, and every request passes.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     /// Where to listen.
     pub listen: Option<Listen>,

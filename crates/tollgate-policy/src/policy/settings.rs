@@ -132,17 +132,46 @@ pub struct Identity {
 /// Whose word on the client's address is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIp {
-    /// Networks of proxies: address and length of the prefix.
-    pub trusted_proxies: Vec<(IpAddr, u8)>,
-    /// Whether they tell it in `Forwarded`, not in `X-Forwarded-For`.
-    pub forwarded: bool,
+    /// Which proxies are ours.
+    pub trust: Trust,
+    /// The header in which they tell it.
+    pub header: AddressHeader,
     /// How many bits of an IPv6 address make a client.
     pub ipv6_prefix: u8,
 }
 
+/// Whose word on the client's address is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// That of proxies in these networks: address and length of the prefix.
+    Proxies(Vec<(IpAddr, u8)>),
+    /// That of as many proxies in a row, whatever their addresses.
+    Hops(usize),
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self::Proxies(Vec::new())
+    }
+}
+
+/// The header in which proxies tell the client's address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressHeader {
+    /// `X-Forwarded-For`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded`, RFC 7239.
+    Forwarded,
+    /// `X-Real-IP`.
+    XRealIp,
+    /// `CF-Connecting-IP`.
+    CfConnectingIp,
+}
+
 impl Default for ClientIp {
     fn default() -> Self {
-        Self { trusted_proxies: Vec::new(), forwarded: false, ipv6_prefix: 64 }
+        Self { trust: Trust::default(), header: AddressHeader::default(), ipv6_prefix: 64 }
     }
 }
 
@@ -165,20 +194,33 @@ impl ClientIp {
     fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::CLIENT_IP)?;
         let proxies = section.get("trusted_proxies").map_or(&[][..], |node| reader.list(node));
-        let header = section.word(reader, "header");
+        let proxies: Vec<_> = proxies.iter().filter_map(|node| reader.read(node, network)).collect();
+        let trust = match section.get("trusted_hops") {
+            None => Trust::Proxies(proxies),
+            Some(node) => {
+                if section.get("trusted_proxies").is_some() {
+                    let fault = Fault::new(node.span.clone(), "both `trusted_proxies` and `trusted_hops`");
+                    reader.fault(fault.help("say which proxies are yours, or how many: one of them"));
+                }
+                Trust::Hops(usize::try_from(reader.count(node)?).unwrap_or(usize::MAX))
+            }
+        };
+        let header = section.word(reader, "header").unwrap_or(0);
         let prefix = section.get("ipv6_prefix").and_then(|node| {
             let prefix = reader.count(node)?;
-            if !(1..=128).contains(&prefix) {
+            if !(48..=128).contains(&prefix) {
                 let fault = Fault::new(node.span.clone(), format!("a prefix of {prefix} bits"));
-                reader.fault(fault.help("1 to 128; 64 is what one customer usually has"));
+                reader.fault(fault.help("48 to 128; 64 is what one customer usually has"));
             }
             u8::try_from(prefix).ok()
         });
-        Some(Self {
-            trusted_proxies: proxies.iter().filter_map(|node| reader.read(node, network)).collect(),
-            forwarded: header == Some(1),
-            ipv6_prefix: prefix.unwrap_or(64),
-        })
+        let headers = [
+            AddressHeader::XForwardedFor,
+            AddressHeader::Forwarded,
+            AddressHeader::XRealIp,
+            AddressHeader::CfConnectingIp,
+        ];
+        Some(Self { trust, header: headers[header], ipv6_prefix: prefix.unwrap_or(64) })
     }
 }
 

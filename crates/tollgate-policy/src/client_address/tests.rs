@@ -1,0 +1,144 @@
+use std::path::Path;
+
+use crate::{ClientIp, Policy};
+
+fn client_ip(settings: &str) -> ClientIp {
+    let file = format!("identity: {{ client_ip: {settings} }}");
+    Policy::read(Path::new("test.yaml"), &file).unwrap().identity.client_ip
+}
+
+/// Settings, peer, header lines, and whose request it is.
+#[track_caller]
+fn expect(settings: &str, rows: &[(&str, &[&str], &str)]) {
+    let client_ip = client_ip(settings);
+    for (peer, lines, expected) in rows {
+        let client = client_ip.client(peer.parse().unwrap(), lines.iter().copied());
+        assert_eq!(client.to_string(), *expected, "{settings}: {peer} says {lines:?}");
+    }
+}
+
+#[test]
+fn without_settings_nobody_is_believed() {
+    expect("{}", &[("203.0.113.7", &["1.2.3.4"], "203.0.113.7"), ("127.0.0.1", &["1.2.3.4"], "127.0.0.1")]);
+}
+
+#[test]
+fn forwarded_for_is_read_from_the_right_up_to_the_first_stranger() {
+    expect(
+        "{ trusted_proxies: [10.0.0.0/8, 127.0.0.1, fd00::/8] }",
+        &[
+            ("10.0.0.1", &["203.0.113.7"], "203.0.113.7"),
+            // What a stranger wrote before he came to us is not believed.
+            ("10.0.0.1", &["127.0.0.1, 6.6.6.6, 203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &["203.0.113.7, 10.9.9.9, 10.1.1.1"], "203.0.113.7"),
+            // Several lines are one.
+            ("10.0.0.1", &["6.6.6.6", "203.0.113.7, 10.1.1.1"], "203.0.113.7"),
+            // Strangers who speak to us directly say nothing of interest.
+            ("203.0.113.9", &["10.0.0.1"], "203.0.113.9"),
+            // All ours: the first of them.
+            ("10.0.0.1", &["10.2.2.2, 10.1.1.1"], "10.2.2.2"),
+            ("10.0.0.1", &[], "10.0.0.1"),
+            ("10.0.0.1", &[""], "10.0.0.1"),
+            // What cannot be read ends the walk.
+            ("10.0.0.1", &["203.0.113.7, unknown, 10.1.1.1"], "10.1.1.1"),
+            ("10.0.0.1", &["203.0.113.7, , 10.1.1.1"], "10.1.1.1"),
+            // Every way to write an address.
+            ("10.0.0.1", &["203.0.113.7:4711"], "203.0.113.7"),
+            ("10.0.0.1", &["2001:db8::1"], "2001:db8::1"),
+            ("10.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1"),
+            ("10.0.0.1", &["[2001:db8::1]"], "2001:db8::1"),
+            ("10.0.0.1", &["[fe80::1%eth0]:80"], "fe80::1"),
+            ("10.0.0.1", &["::ffff:203.0.113.7"], "203.0.113.7"),
+            ("::ffff:10.0.0.1", &["203.0.113.7"], "203.0.113.7"),
+            ("fd00::1", &["2001:db8::1, fd12::1"], "2001:db8::1"),
+            ("10.0.0.1", &["[2001:db8::1]x"], "10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.7:port"], "10.0.0.1"),
+        ],
+    );
+}
+
+#[test]
+fn a_longer_chain_than_any_real_one_is_not_followed() {
+    let chain = vec!["10.0.0.2"; 100].join(", ");
+    expect("{ trusted_proxies: [10.0.0.0/8] }", &[("10.0.0.1", &["203.0.113.7", &chain], "10.0.0.2")]);
+}
+
+#[test]
+fn hops_count_from_the_right() {
+    let rows: &[(&str, &[&str], &str)] = &[
+        ("10.0.0.1", &["6.6.6.6, 203.0.113.7, 10.0.0.2"], "203.0.113.7"),
+        ("10.0.0.1", &["10.0.0.2"], "10.0.0.1"), // fewer than there are proxies
+        ("10.0.0.1", &[], "10.0.0.1"),
+        ("10.0.0.1", &["oops, 203.0.113.7"], "203.0.113.7"),
+    ];
+    expect("{ trusted_hops: 2 }", rows);
+    expect("{ trusted_hops: 1 }", &[("10.0.0.1", &["6.6.6.6, 203.0.113.7"], "203.0.113.7")]);
+    expect("{ trusted_hops: 0 }", &[("10.0.0.1", &["6.6.6.6"], "10.0.0.1")]);
+}
+
+#[test]
+fn forwarded_is_read_as_its_rfc_says() {
+    expect(
+        "{ trusted_proxies: [10.0.0.0/8], header: forwarded }",
+        &[
+            ("10.0.0.1", &["for=203.0.113.7;proto=https;by=10.0.0.1"], "203.0.113.7"),
+            ("10.0.0.1", &["for=6.6.6.6, For=203.0.113.7 ; host=\"a,b;c\", for=10.0.0.2"], "203.0.113.7"),
+            ("10.0.0.1", &["for=\"[2001:db8::17]:4711\""], "2001:db8::17"),
+            ("10.0.0.1", &["for=\"203.0.113.7:80\""], "203.0.113.7"),
+            ("10.0.0.1", &["for=203.0.113.7, for=_hidden"], "10.0.0.1"),
+            ("10.0.0.1", &["for=203.0.113.7, for=unknown, for=10.0.0.2"], "10.0.0.2"),
+            ("10.0.0.1", &["for=203.0.113.7;for=6.6.6.6"], "10.0.0.1"),
+            ("10.0.0.1", &["for=\"203.0.113.7"], "10.0.0.1"),
+            ("10.0.0.1", &["nonsense"], "10.0.0.1"),
+            ("10.0.0.1", &["proto=https"], "10.0.0.1"),
+            ("203.0.113.9", &["for=10.0.0.1"], "203.0.113.9"),
+        ],
+    );
+}
+
+#[test]
+fn a_header_with_one_address_is_believed_from_our_proxies_only() {
+    for header in ["x-real-ip", "cf-connecting-ip"] {
+        expect(
+            &format!("{{ trusted_proxies: [10.0.0.0/8], header: {header} }}"),
+            &[
+                ("10.0.0.1", &["203.0.113.7"], "203.0.113.7"),
+                ("10.0.0.1", &["203.0.113.7", "6.6.6.6"], "10.0.0.1"),
+                ("10.0.0.1", &["?"], "10.0.0.1"),
+                ("203.0.113.9", &["10.0.0.1"], "203.0.113.9"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_network_of_any_length_contains_what_it_should() {
+    let rows = [
+        ("10.0.0.0/8", "10.255.0.1", true),
+        ("10.0.0.0/8", "11.0.0.1", false),
+        ("0.0.0.0/0", "203.0.113.7", true),
+        ("0.0.0.0/0", "2001:db8::1", false),
+        ("::/0", "2001:db8::1", true),
+        ("192.168.1.128/25", "192.168.1.129", true),
+        ("192.168.1.128/25", "192.168.1.127", false),
+        ("2001:db8::/33", "2001:db8:8000::", false),
+        ("2001:db8::/33", "2001:db8:7fff::", true),
+    ];
+    for (network, peer, expected) in rows {
+        let client_ip = client_ip(&format!("{{ trusted_proxies: ['{network}'] }}"));
+        assert_eq!(client_ip.trusts(peer.parse().unwrap()), expected, "{peer} of {network}");
+    }
+}
+
+#[test]
+fn the_prefix_of_an_ipv6_client_can_be_chosen() {
+    let address = "2001:db8:1:2:3:4:5:6".parse().unwrap();
+    for (prefix, expected) in [
+        (48, "2001:db8:1::/48"),
+        (56, "2001:db8:1::/56"),
+        (64, "2001:db8:1:2::/64"),
+        (128, "2001:db8:1:2:3:4:5:6"),
+    ] {
+        assert_eq!(client_ip(&format!("{{ ipv6_prefix: {prefix} }}")).attribute(address), expected);
+    }
+}

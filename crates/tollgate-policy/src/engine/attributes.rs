@@ -1,0 +1,61 @@
+//! The attributes of a request, by the names that a policy looks at.
+
+use smallvec::SmallVec;
+
+/// Every attribute that the policy looks at, each once, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Names(Vec<String>);
+
+/// The place of an attribute among them.
+pub(crate) type NameId = u16;
+
+/// What a request has of each.
+pub(crate) struct Values<'a>(SmallVec<[Option<&'a str>; 16]>);
+
+/// Who is asking, where a policy tells tenants apart.
+pub(crate) const TENANT: &str = "tenant";
+/// The class of the tenant: derived, never taken from the caller.
+pub(crate) const TIER: &str = "tier";
+
+impl Names {
+    pub(crate) fn new(names: impl Iterator<Item = String>) -> Self {
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names.dedup();
+        Self(names)
+    }
+
+    /// The place of a name, if the policy looks at it.
+    pub(crate) fn place(&self, name: &str) -> Option<NameId> {
+        let place = self.0.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
+        NameId::try_from(place).ok()
+    }
+
+    pub(crate) fn name(&self, id: NameId) -> &str {
+        &self.0[usize::from(id)]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// What a request has of each. Of a name that comes twice, the first counts.
+    pub(crate) fn values<'a>(&self, attributes: &[(&'a str, &'a str)], tier: Option<&'a str>) -> Values<'a> {
+        let mut values: SmallVec<[Option<&'a str>; 16]> = SmallVec::from_elem(None, self.0.len());
+        for (name, value) in attributes {
+            if let Some(place) = self.place(name) {
+                values[usize::from(place)].get_or_insert(*value);
+            }
+        }
+        if let Some(place) = self.place(TIER) {
+            values[usize::from(place)] = tier;
+        }
+        Values(values)
+    }
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn get(&self, id: NameId) -> Option<&'a str> {
+        self.0[usize::from(id)]
+    }
+}

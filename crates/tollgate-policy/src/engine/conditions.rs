@@ -1,0 +1,53 @@
+//! Which requests something applies to, with attributes known by their place.
+
+use super::attributes::{NameId, Names, Values};
+use crate::policy::{Match, Pattern};
+
+/// The conditions of a `match`, all of which must hold.
+#[derive(Debug)]
+pub(crate) struct Conditions(Vec<Condition>);
+
+/// An attribute must be there and match one of several patterns.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    attribute: NameId,
+    patterns: Vec<Pattern>,
+}
+
+impl Conditions {
+    pub(crate) fn new(applies_to: &Match, names: &Names) -> Self {
+        let condition = |condition: &crate::policy::Condition| {
+            let attribute =
+                names.place(&condition.attribute).expect("every attribute of the policy has a place");
+            Condition { attribute, patterns: condition.patterns.clone() }
+        };
+        Self(applies_to.conditions().iter().map(condition).collect())
+    }
+
+    /// Whether a request matches. A missing attribute matches nothing, not even `*`.
+    pub(crate) fn hold(&self, values: &Values<'_>) -> bool {
+        self.0.iter().all(|condition| condition.holds(values))
+    }
+
+    /// The first that does not hold.
+    pub(crate) fn broken(&self, values: &Values<'_>) -> Option<&Condition> {
+        self.0.iter().find(|condition| !condition.holds(values))
+    }
+}
+
+impl Condition {
+    fn holds(&self, values: &Values<'_>) -> bool {
+        let matches = |value| self.patterns.iter().any(|pattern| pattern.matches(value));
+        values.get(self.attribute).is_some_and(matches)
+    }
+
+    /// Why it does not hold, in words.
+    pub(crate) fn why(&self, names: &Names, values: &Values<'_>) -> String {
+        let patterns: Vec<String> = self.patterns.iter().map(|pattern| format!("`{}`", pattern.0)).collect();
+        let (name, patterns) = (names.name(self.attribute), patterns.join(" or "));
+        match values.get(self.attribute) {
+            Some(value) => format!("`{name}` is `{value}`, which does not match {patterns}"),
+            None => format!("`{name}` is missing; it would have to match {patterns}"),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Which limits apply to a request, why, and what would be decided.
+
+use tollgate::{Decision, Timestamp};
+
+use super::Request;
+use super::in_force::{InForce, TierId};
+use super::plan;
+use crate::policy::{Limit, WhenMissing};
+
+/// Every limit of a policy, as it looks at one request.
+#[derive(Clone, Debug)]
+pub struct Explanation<'a> {
+    /// The tier of the tenant.
+    pub tier: Option<&'a str>,
+    /// What the request costs.
+    pub cost: u64,
+    /// The limits, in the policy's order.
+    pub limits: Vec<Explained<'a>>,
+}
+
+/// How one limit looks at a request.
+#[derive(Clone, Debug)]
+pub struct Explained<'a> {
+    /// The limit.
+    pub limit: &'a Limit,
+    /// Whether it applies.
+    pub applies: bool,
+    /// Why it does, or does not.
+    pub why: String,
+    /// The values of its key, part by part.
+    pub key: Vec<&'a str>,
+    /// The most that can pass at once.
+    pub capacity: u64,
+    /// What it would decide, and how the key stands: nothing was charged.
+    pub decision: Decision,
+}
+
+impl<'a> Explanation<'a> {
+    pub(super) fn new(in_force: &'a InForce, request: &Request<'a>, tier: TierId, now: Timestamp) -> Self {
+        let tenant = plan::tenant(request.attributes);
+        let tier_name = in_force.tier_name(tier);
+        let values = in_force.names.values(request.attributes, tier_name);
+        let cost = request.cost.unwrap_or_else(|| in_force.cost(&values));
+        let explain = |(place, limit): (u32, &'a super::in_force::LimitInForce)| {
+            let missing = limit.missing(&values).map(|part| limit.policy.key[part].to_string());
+            let (applies, why) = match (limit.conditions.broken(&values), missing, limit.policy.when_missing)
+            {
+                (Some(condition), _, _) => (false, condition.why(&in_force.names, &values)),
+                (None, Some(part), WhenMissing::Skip) => {
+                    (false, format!("`{part}` of its key is missing, and it says `when_missing: skip`"))
+                }
+                (None, Some(part), WhenMissing::Deny) => {
+                    (true, format!("`{part}` of its key is missing, and it says `when_missing: deny`"))
+                }
+                (None, Some(part), WhenMissing::Share) => {
+                    (true, format!("`{part}` of its key is missing: it shares one key with all that lack it"))
+                }
+                (None, None, _) if limit.policy.applies_to.conditions().is_empty() => {
+                    (true, "it has no `match`, so it applies to every request".to_owned())
+                }
+                (None, None, _) => (true, "everything in its `match` holds".to_owned()),
+            };
+            let why = match limit.is_concurrency {
+                true if applies => format!("{why}; acts only where a permit can be held, such as acquire"),
+                _ => why,
+            };
+            let numbers = in_force.numbers_of(place, tenant, tier);
+            let key = limit.shared_key(&values);
+            let mut decision = limit.ask(numbers, &key).cost(cost).preview_at(now);
+            let is_denied =
+                limit.policy.when_missing == WhenMissing::Deny && limit.missing(&values).is_some();
+            if is_denied && cost > 0 {
+                decision.outcome = tollgate::Outcome::NEVER;
+            }
+            Explained {
+                limit: &limit.policy,
+                applies,
+                why,
+                capacity: limit.numbers(numbers).rule.capacity(),
+                decision,
+                key: key.to_vec(),
+            }
+        };
+        Self { tier: tier_name, cost, limits: (0..).zip(&in_force.limits).map(explain).collect() }
+    }
+}

@@ -1,0 +1,368 @@
+//! A policy in force: its limits with their keys, and the numbers that each tenant has of them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tollgate::{KeyedLimiter, Numbers, Request, Rule, Shed, Tier, TooManyRules};
+
+use super::attributes::{NameId, Names, TENANT, TIER, Values};
+use super::conditions::Conditions;
+use super::verdict::Key;
+use crate::policy::{Limit, Policy, WhenMissing};
+
+/// A policy in force.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub(crate) policy: Policy,
+    pub(super) names: Names,
+    tier_names: Vec<String>,
+    tenants: HashMap<String, TenantInForce>,
+    costs: Vec<(Conditions, u64)>,
+    pub(super) limits: Vec<LimitInForce>,
+}
+
+/// One of the policy's tiers, by number. None for tenants that have none.
+pub(crate) type TierId = Option<u16>;
+
+/// One of the sets of numbers that a limit has.
+pub(crate) type NumbersId = u32;
+
+/// A tenant that differs from the rest.
+#[derive(Debug)]
+struct TenantInForce {
+    tier: TierId,
+    own: Vec<(u32, NumbersId)>, // by limit
+}
+
+/// A limit in force.
+#[derive(Debug)]
+pub(crate) struct LimitInForce {
+    pub(crate) policy: Limit,
+    pub(crate) number: usize,
+    pub(crate) is_concurrency: bool,
+    pub(super) conditions: Conditions,
+    key: Vec<SmallVec<[NameId; 2]>>,
+    counter: Arc<Counter>,
+    numbers: Vec<NumbersInForce>,
+    by_owner: HashMap<Owner, NumbersId>,
+    by_tier: Vec<NumbersId>, // those without a tier first
+}
+
+/// A set of numbers, and where the table has them.
+#[derive(Debug)]
+pub(crate) struct NumbersInForce {
+    pub(crate) rule: Rule,
+    owner: Owner,
+    tier: Tier,
+    place: Option<Arc<Place>>, // kept from others as long as these numbers are
+}
+
+/// Whose numbers they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    All,
+    Tier(String),
+    Tenant(String),
+}
+
+/// The states of a limit's keys. They outlive a reload if neither the algorithm nor the key has changed.
+pub(super) struct Counter {
+    limiter: KeyedLimiter,
+    spare: Mutex<Vec<Tier>>,
+}
+
+/// A place for numbers in the table. It can be taken by others once no request knows it any more.
+#[derive(Debug)]
+struct Place {
+    tier: Tier,
+    counter: Arc<Counter>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.counter.spare.lock().push(self.tier);
+    }
+}
+
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Counter(..)")
+    }
+}
+
+impl InForce {
+    /// Puts a policy in force, in place of another or as the first: `limiter` is any of the table's. All of it
+    /// or nothing.
+    pub(super) fn new(
+        policy: Policy,
+        before: Option<&Self>,
+        limiter: &KeyedLimiter,
+        numbers: &mut HashMap<String, usize>,
+    ) -> Result<Self, TooManyRules> {
+        let names = Names::new(attributes_of(&policy));
+        let mut tier_names: Vec<String> = policy.tiers.keys().cloned().collect();
+        tier_names.sort_unstable();
+        let mut in_force = Self {
+            costs: policy
+                .costs
+                .iter()
+                .map(|cost| (Conditions::new(&cost.applies_to, &names), cost.cost))
+                .collect(),
+            tenants: HashMap::new(),
+            limits: Vec::new(),
+            names,
+            tier_names,
+            policy,
+        };
+        for limit in &in_force.policy.limits {
+            let same =
+                before.and_then(|before| before.limits.iter().find(|old| old.policy.continues_as(limit)));
+            let next = numbers.len();
+            let number = *numbers.entry(limit.name.clone()).or_insert(next);
+            let limit = LimitInForce::new(limit.clone(), number, &in_force, same, limiter)?;
+            in_force.limits.push(limit);
+        }
+        in_force.tenants = in_force.tenants();
+        let mut changes = Vec::new();
+        for limit in &in_force.limits {
+            for numbers in &limit.numbers {
+                let shed = in_force.shed_of(&numbers.owner);
+                changes.push((&limit.counter.limiter, numbers.tier, Numbers { rule: numbers.rule, shed }));
+            }
+        }
+        KeyedLimiter::set_tiers(&changes)?;
+        Ok(in_force)
+    }
+
+    pub(crate) fn limit(&self, place: u32) -> &LimitInForce {
+        &self.limits[place as usize]
+    }
+
+    /// The limit of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<(u32, &LimitInForce)> {
+        let place = self.limits.iter().position(|limit| limit.policy.name == name)?;
+        Some((u32::try_from(place).ok()?, &self.limits[place]))
+    }
+
+    /// What a request costs that does not say so itself.
+    pub(super) fn cost(&self, values: &Values<'_>) -> u64 {
+        self.costs.iter().find(|(conditions, _)| conditions.hold(values)).map_or(1, |(_, cost)| *cost)
+    }
+
+    /// The tier of a tenant, as the policy has it.
+    pub(super) fn tier_of(&self, tenant: Option<&str>) -> TierId {
+        let tenant = tenant.and_then(|tenant| self.tenants.get(tenant));
+        tenant.and_then(|tenant| tenant.tier).or_else(|| self.tier(self.policy.default_tier.as_deref()?))
+    }
+
+    /// The number of a tier, if there is one of this name.
+    pub(super) fn tier(&self, name: &str) -> TierId {
+        let place = self.tier_names.binary_search_by(|tier| tier.as_str().cmp(name)).ok()?;
+        u16::try_from(place).ok()
+    }
+
+    pub(super) fn tier_name(&self, tier: TierId) -> Option<&str> {
+        tier.map(|tier| self.tier_names[usize::from(tier)].as_str())
+    }
+
+    /// The numbers that a tenant has of a limit: its own, its tier's, or those of all.
+    pub(super) fn numbers_of(&self, limit: u32, tenant: Option<&str>, tier: TierId) -> NumbersId {
+        let own = tenant.and_then(|tenant| self.tenants.get(tenant)).map_or(&[][..], |tenant| &tenant.own);
+        match own.iter().find(|(of, _)| *of == limit) {
+            Some((_, numbers)) => *numbers,
+            None => self.limit(limit).by_tier[tier.map_or(0, |tier| usize::from(tier) + 1)],
+        }
+    }
+
+    fn tenants(&self) -> HashMap<String, TenantInForce> {
+        let tenant = |(name, tenant): (&String, &crate::policy::Tenant)| {
+            let own = (0..).zip(&self.limits).filter_map(|(place, limit)| {
+                let numbers = limit.numbers_for(&Owner::Tenant(name.clone()))?;
+                tenant.limits.contains_key(&limit.policy.name).then_some((place, numbers))
+            });
+            let tier = tenant.tier.as_deref().and_then(|tier| self.tier(tier));
+            (name.clone(), TenantInForce { tier, own: own.collect() })
+        };
+        self.policy.tenants.iter().map(tenant).collect()
+    }
+
+    /// How hard adaptive rates press the owner of some numbers.
+    fn shed_of(&self, owner: &Owner) -> Shed {
+        if self.policy.adaptive_rates.is_none() {
+            return Shed::Exempt;
+        }
+        let tier = match owner {
+            Owner::All => None,
+            Owner::Tier(tier) => Some(tier.as_str()),
+            Owner::Tenant(tenant) => self.tier_name(self.tier_of(Some(tenant))),
+        };
+        match tier.and_then(|tier| self.policy.tiers.get(tier)).map_or(1, |tier| tier.shed) {
+            0 => Shed::Exempt,
+            1 => Shed::Normal,
+            _ => Shed::First,
+        }
+    }
+}
+
+impl LimitInForce {
+    fn new(
+        policy: Limit,
+        number: usize,
+        in_force: &InForce,
+        before: Option<&Self>,
+        limiter: &KeyedLimiter,
+    ) -> Result<Self, TooManyRules> {
+        let counter = match before {
+            Some(before) => Arc::clone(&before.counter),
+            None => Arc::new(Counter { limiter: limiter.another(policy.rule)?, spare: Mutex::default() }),
+        };
+        let numbers = Counter::places(&counter, owners(&policy, in_force), before)?;
+        let place =
+            |name: &String| in_force.names.place(name).expect("every attribute of the policy has a place");
+        let mut limit = Self {
+            number,
+            is_concurrency: matches!(policy.rule, Rule::Concurrency(_)),
+            conditions: Conditions::new(&policy.applies_to, &in_force.names),
+            key: policy.key.iter().map(|part| part.0.iter().map(place).collect()).collect(),
+            by_owner: (0..).zip(&numbers).map(|(id, numbers)| (numbers.owner.clone(), id)).collect(),
+            counter,
+            numbers,
+            by_tier: Vec::new(),
+            policy,
+        };
+        let of_tier = |tier: &String| limit.numbers_for(&Owner::Tier(tier.clone())).unwrap_or(0);
+        limit.by_tier = std::iter::once(0).chain(in_force.tier_names.iter().map(of_tier)).collect();
+        Ok(limit)
+    }
+
+    pub(crate) fn numbers(&self, id: NumbersId) -> &NumbersInForce {
+        &self.numbers[id as usize]
+    }
+
+    fn numbers_for(&self, owner: &Owner) -> Option<NumbersId> {
+        self.by_owner.get(owner).copied()
+    }
+
+    /// The key that a request counts under, and whether it is denied because an attribute is missing. None where the
+    /// limit is to be skipped then.
+    pub(super) fn key<'a>(&self, values: &Values<'a>) -> Option<(Key<'a>, bool)> {
+        let is_missing = self.missing(values).is_some();
+        match self.policy.when_missing {
+            WhenMissing::Skip if is_missing => None,
+            when_missing => Some((self.shared_key(values), is_missing && when_missing == WhenMissing::Deny)),
+        }
+    }
+
+    /// The key that a request counts under, with the empty value for what is missing.
+    pub(super) fn shared_key<'a>(&self, values: &Values<'a>) -> Key<'a> {
+        self.key.iter().map(|names| Self::value(names, values).unwrap_or_default()).collect()
+    }
+
+    /// The first part of the key that a request has no attribute for.
+    pub(super) fn missing(&self, values: &Values<'_>) -> Option<usize> {
+        self.key.iter().position(|names| Self::value(names, values).is_none())
+    }
+
+    fn value<'a>(names: &[NameId], values: &Values<'a>) -> Option<&'a str> {
+        names.iter().find_map(|&name| values.get(name))
+    }
+
+    /// A request of cost 1 to a key.
+    pub(crate) fn ask<'l>(&'l self, numbers: NumbersId, key: &[&str]) -> Request<'l> {
+        self.counter.limiter.ask(&Parts(key)).tier(self.numbers(numbers).tier)
+    }
+
+    /// Forgets a key. False if it was not remembered.
+    pub(crate) fn reset(&self, key: &[&str]) -> bool {
+        self.counter.limiter.reset(&Parts(key))
+    }
+}
+
+impl Counter {
+    /// A place for the numbers of each owner: where the owner had one, the same; else one that is free, or a new one.
+    fn places(
+        counter: &Arc<Self>,
+        owners: Vec<(Owner, Rule)>,
+        before: Option<&LimitInForce>,
+    ) -> Result<Vec<NumbersInForce>, TooManyRules> {
+        let had = |owner: &Owner| {
+            let before = before?;
+            before.numbers_for(owner).map(|id| before.numbers(id))
+        };
+        let mut free = {
+            let new: Vec<_> =
+                owners.iter().filter(|(owner, _)| *owner != Owner::All && had(owner).is_none()).collect();
+            let mut spare = counter.spare.lock();
+            let taken = spare.len().min(new.len());
+            let first = spare.len() - taken;
+            let mut free: Vec<Tier> = spare.drain(first..).collect();
+            let missing: Vec<_> =
+                new[taken..].iter().map(|(_, rule)| Numbers { rule: *rule, shed: Shed::Exempt }).collect();
+            match counter.limiter.add_tiers(&missing) {
+                Ok(added) => free.extend(added),
+                Err(too_many) => {
+                    spare.extend(free);
+                    return Err(too_many);
+                }
+            }
+            free.into_iter()
+        };
+        let place = |(owner, rule): (Owner, Rule)| {
+            let (tier, place) = match had(&owner) {
+                _ if owner == Owner::All => (counter.limiter.base_tier(), None),
+                Some(had) => (had.tier, had.place.clone()),
+                None => {
+                    let tier = free.next().expect("as many as are new");
+                    (tier, Some(Arc::new(Place { tier, counter: Arc::clone(counter) })))
+                }
+            };
+            NumbersInForce { rule, owner, tier, place }
+        };
+        Ok(owners.into_iter().map(place).collect())
+    }
+}
+
+/// Everybody with numbers of their own of a limit, those of all first.
+fn owners(limit: &Limit, in_force: &InForce) -> Vec<(Owner, Rule)> {
+    let mut owners = vec![(Owner::All, limit.rule)];
+    let base_shed = in_force.shed_of(&Owner::All);
+    for name in &in_force.tier_names {
+        let (owner, rule) = (Owner::Tier(name.clone()), *limit.rule_for(Some(name)));
+        if rule != limit.rule || in_force.shed_of(&owner) != base_shed {
+            owners.push((owner, rule));
+        }
+    }
+    let mut own: Vec<_> = in_force.policy.tenants.iter().collect();
+    own.sort_unstable_by_key(|(name, _)| *name);
+    for (name, tenant) in own {
+        owners.extend(tenant.limits.get(&limit.name).map(|rule| (Owner::Tenant(name.clone()), *rule)));
+    }
+    owners
+}
+
+/// Every attribute that a policy looks at.
+fn attributes_of(policy: &Policy) -> impl Iterator<Item = String> {
+    let matches = policy.limits.iter().map(|limit| &limit.applies_to);
+    let matches = matches.chain(policy.costs.iter().map(|cost| &cost.applies_to));
+    let matched =
+        matches.flat_map(|applies_to| applies_to.conditions()).map(|condition| &condition.attribute);
+    let keys = policy.limits.iter().flat_map(|limit| &limit.key).flat_map(|part| &part.0);
+    let always = [TENANT, TIER].map(str::to_owned);
+    matched.chain(keys).cloned().chain(always).collect::<Vec<_>>().into_iter()
+}
+
+/// The parts of a key, each with its length before it, so that no two keys look alike.
+struct Parts<'k>(&'k [&'k str]);
+
+impl Hash for Parts<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for part in self.0 {
+            state.write_usize(part.len());
+            state.write(part.as_bytes());
+        }
+    }
+}

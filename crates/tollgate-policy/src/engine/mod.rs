@@ -1,0 +1,343 @@
+//! Decides requests by a policy: attributes, plan, verdict.
+
+mod attributes;
+mod conditions;
+mod explain;
+mod in_force;
+mod plan;
+mod pressure;
+mod throttle;
+mod verdict;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::{Mutex, RwLock};
+use tollgate::{Clock, KeyedLimiter, Permit, Rate, Stats, Status, Timestamp, TokenBucket, TooManyRules};
+
+use self::in_force::{InForce, TierId};
+use self::plan::Plan;
+use self::pressure::Pressure;
+use self::throttle::Throttle;
+use crate::policy::{Policy, Store};
+
+pub use self::explain::{Explained, Explanation};
+pub use self::throttle::{ThrottleError, Throttled};
+pub use self::verdict::{LimitVerdict, Reason, Verdict};
+
+/// Decides requests by a policy, which can be changed while it is in use.
+///
+/// ```
+/// use std::path::Path;
+/// use tollgate_policy::{Engine, Policy, Request};
+///
+/// let file = "limits: [{ name: per-user, key: [user], token_bucket: { rate: 1/min, burst: 2 } }]";
+/// let engine = Engine::new(Policy::read(Path::new("tollgate.yaml"), file)?)?;
+/// let request = Request { attributes: &[("user", "alice")], cost: None };
+/// let allowed = [(); 3].map(|()| engine.policy().check(&request, engine.clock().now()).unwrap().is_allowed());
+/// assert_eq!(allowed, [true, true, false]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Engine {
+    in_force: ArcSwap<InForce>,
+    changing: Mutex<HashMap<String, usize>>, // one change at a time; the numbers of limits by name
+    throttle: Throttle,
+    live: RwLock<HashMap<String, String>>, // tiers of tenants, as they were told at run time
+    pressure: Pressure,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is known of the request, as names and values. Of a name that comes twice, the first counts.
+    pub attributes: &'a [(&'a str, &'a str)],
+    /// What it costs, where the caller says so. 0 peeks: nothing is charged.
+    pub cost: Option<u64>,
+}
+
+/// More limits apply to a request than can be decided together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} limits apply to this request, and 32 is the most: {}", .limits.len(), .limits.join(", "))]
+pub struct TooManyLimits {
+    /// Those that apply.
+    pub limits: Vec<String>,
+}
+
+/// Why a policy cannot be put in force.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// It asks for what is not built yet.
+    #[error("not built yet: {}", .0.join("; "))]
+    NotBuilt(Vec<String>),
+    /// It has more sets of numbers than a table tells apart.
+    #[error(
+        "the policy has too many sets of numbers: 65535 are the most, over all limits, their tiers and their tenants"
+    )]
+    TooManyRules,
+}
+
+impl From<TooManyRules> for EngineError {
+    fn from(_: TooManyRules) -> Self {
+        Self::TooManyRules
+    }
+}
+
+/// Why a tenant could not be given a tier.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TenantError {
+    /// There is no such tier.
+    #[error("unknown tier `{tier}`: the tiers are {}", .known.join(", "))]
+    UnknownTier {
+        /// The one that was named.
+        tier: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// As many tenants as may be have been told already.
+    #[error(
+        "{MOST_LIVE_TENANTS} tenants have been given a tier at run time, and that is the most: write them in the policy file"
+    )]
+    TooMany,
+}
+
+/// As many tenants can be given a tier at run time.
+const MOST_LIVE_TENANTS: usize = 100_000;
+
+/// What a limit has of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyStatus {
+    /// The key, part by part.
+    pub key: Vec<String>,
+    /// The most that can pass at once.
+    pub capacity: u64,
+    /// What remains, and when it is as new.
+    pub status: Status,
+}
+
+impl Engine {
+    /// An engine in memory.
+    ///
+    /// # Errors
+    ///
+    /// When the policy asks for what is not built yet, or has too many sets of numbers.
+    pub fn new(policy: Policy) -> Result<Self, EngineError> {
+        Self::with_clock(policy, Clock::new())
+    }
+
+    /// [`new`](Self::new), with a clock that a test can move.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_clock(policy: Policy, clock: Clock) -> Result<Self, EngineError> {
+        let not_built = policy.not_built();
+        if !not_built.is_empty() {
+            return Err(EngineError::NotBuilt(not_built));
+        }
+        let Store::Memory(memory) = &policy.store else { unreachable!("Redis is not built") };
+        // A table begins with a limiter; nobody is ever asked of this one.
+        let rule = TokenBucket::new(Rate::per_second(1).expect("a rate"), 1).expect("a bucket");
+        let mut builder = KeyedLimiter::builder(rule).clock(clock).when_full(memory.when_full);
+        if let Some(max_keys) = memory.max_keys {
+            builder = builder.max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
+        }
+        if let Some(max_bytes) = memory.max_bytes {
+            builder = builder.max_bytes(max_bytes);
+        }
+        let limiter = builder.build();
+        let mut numbers = HashMap::new();
+        let pressure = Pressure::new(policy.adaptive_rates);
+        let in_force = InForce::new(policy, None, &limiter, &mut numbers)?;
+        Ok(Self {
+            in_force: ArcSwap::from_pointee(in_force),
+            changing: Mutex::new(numbers),
+            throttle: Throttle::new(limiter),
+            live: RwLock::default(),
+            pressure,
+        })
+    }
+
+    /// Where the time comes from. Read it once for a request, or for a batch of them.
+    pub fn clock(&self) -> &Clock {
+        self.throttle.limiter().clock()
+    }
+
+    /// The policy in force, to decide by. It stays as it is while it is held, so hold it for a request, or for a batch of
+    /// them.
+    pub fn policy(&self) -> PolicyInForce<'_> {
+        PolicyInForce { engine: self, in_force: self.in_force.load() }
+    }
+
+    /// Decides a request by a rule that comes with it: an algorithm, as the policy file names it, and its numbers as a JSON
+    /// object.
+    ///
+    /// ```
+    /// use tollgate_policy::{Engine, Policy};
+    ///
+    /// let engine = Engine::new(Policy::default())?;
+    /// let throttle = || engine.throttle("alice", "token_bucket", r#"{"rate":"5/s","burst":2}"#, 1, engine.clock().now());
+    /// assert_eq!(throttle()?.decision.status.remaining, 1);
+    /// assert_eq!(throttle()?.rule.capacity(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the rule makes no sense, or too many different rules are in use.
+    pub fn throttle(
+        &self,
+        key: &str,
+        algorithm: &str,
+        numbers: &str,
+        cost: u64,
+        now: Timestamp,
+    ) -> Result<Throttled, ThrottleError> {
+        self.throttle.check(key, algorithm, numbers, cost, now)
+    }
+
+    /// Puts another policy in force. Limits are known by their names: changed numbers convert each key by its tokens, and
+    /// a changed algorithm or key starts afresh. On an error the old policy stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn reload(&self, policy: Policy) -> Result<(), EngineError> {
+        let not_built = policy.not_built();
+        if !not_built.is_empty() {
+            return Err(EngineError::NotBuilt(not_built));
+        }
+        let mut numbers = self.changing.lock();
+        let before = self.in_force.load_full();
+        let adaptive_rates = policy.adaptive_rates;
+        let in_force = InForce::new(policy, Some(&before), self.throttle.limiter(), &mut numbers)?;
+        self.live.write().retain(|_, tier| in_force.tier(tier).is_some());
+        self.in_force.store(Arc::new(in_force));
+        self.pressure.reload(adaptive_rates, self.throttle.limiter());
+        Ok(())
+    }
+
+    /// Gives a tenant a tier, until it is given another or the process ends. Limits that the tenant has numbers of its
+    /// own for stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such tier, or too many tenants have been given one.
+    pub fn set_tier(&self, tenant: &str, tier: &str) -> Result<(), TenantError> {
+        let in_force = self.in_force.load();
+        if in_force.tier(tier).is_none() {
+            let mut known: Vec<String> = in_force.policy.tiers.keys().cloned().collect();
+            known.sort_unstable();
+            return Err(TenantError::UnknownTier { tier: tier.to_owned(), known });
+        }
+        let mut live = self.live.write();
+        if live.len() >= MOST_LIVE_TENANTS && !live.contains_key(tenant) {
+            return Err(TenantError::TooMany);
+        }
+        live.insert(tenant.to_owned(), tier.to_owned());
+        Ok(())
+    }
+
+    /// What the table holds, and what it had to do to stay within its bounds.
+    pub fn stats(&self) -> Stats {
+        self.throttle.limiter().stats()
+    }
+
+    /// The tier of a tenant: as it was told at run time, or as the policy has it.
+    fn tier_of(&self, in_force: &InForce, tenant: Option<&str>) -> TierId {
+        if let Some(tenant) = tenant
+            && let live = self.live.read()
+            && let Some(tier) = live.get(tenant)
+        {
+            return in_force.tier(tier).or_else(|| in_force.tier_of(Some(tenant)));
+        }
+        in_force.tier_of(tenant)
+    }
+}
+
+/// The policy in force when it was asked for.
+#[derive(Debug)]
+pub struct PolicyInForce<'e> {
+    engine: &'e Engine,
+    in_force: Guard<Arc<InForce>>,
+}
+
+impl PolicyInForce<'_> {
+    /// Decides a request: all limits that apply are charged, or none. Concurrency limits do not act here, where nobody
+    /// can hold a permit.
+    ///
+    /// # Errors
+    ///
+    /// When more than 32 limits apply. Nothing is charged.
+    pub fn check<'a>(&'a self, request: &Request<'a>, now: Timestamp) -> Result<Verdict<'a>, TooManyLimits> {
+        let plan = Plan::new(self.engine, &self.in_force, request, plan::Permits::Cannot)?;
+        Ok(plan.check(&self.in_force, now, self.engine.pressure.is_reduced()))
+    }
+
+    /// [`check`](Self::check), with permits for the concurrency limits that apply. Dropping them gives them back.
+    ///
+    /// # Errors
+    ///
+    /// When more than 32 limits apply. Nothing is charged.
+    pub fn acquire<'a>(
+        &'a self,
+        request: &Request<'a>,
+        now: Timestamp,
+    ) -> Result<(Verdict<'a>, Vec<Permit>), TooManyLimits> {
+        let plan = Plan::new(self.engine, &self.in_force, request, plan::Permits::Can)?;
+        Ok(plan.acquire(&self.in_force, now, self.engine.pressure.is_reduced()))
+    }
+
+    /// Every limit of the policy: whether it applies to a request and why, and what it would decide. Charges nothing.
+    pub fn explain<'a>(&'a self, request: &Request<'a>, now: Timestamp) -> Explanation<'a> {
+        let tier = self.engine.tier_of(&self.in_force, plan::tenant(request.attributes));
+        Explanation::new(&self.in_force, request, tier, now)
+    }
+
+    /// How a key of a limit stands. None where there is no such limit.
+    pub fn key(&self, limit: &str, attributes: &[(&str, &str)], now: Timestamp) -> Option<KeyStatus> {
+        let (place, limit) = self.in_force.find(limit)?;
+        let tenant = plan::tenant(attributes);
+        let tier = self.engine.tier_of(&self.in_force, tenant);
+        let values = self.in_force.names.values(attributes, self.in_force.tier_name(tier));
+        let numbers = self.in_force.numbers_of(place, tenant, tier);
+        let key = limit.shared_key(&values);
+        Some(KeyStatus {
+            capacity: limit.numbers(numbers).rule.capacity(),
+            status: limit.ask(numbers, &key).peek_at(now),
+            key: key.iter().map(|&part| part.to_owned()).collect(),
+        })
+    }
+
+    /// Forgets a key of a limit: whether it was remembered. None where there is no such limit.
+    pub fn reset(&self, limit: &str, attributes: &[(&str, &str)]) -> Option<bool> {
+        let (_, limit) = self.in_force.find(limit)?;
+        let tier = self.engine.tier_of(&self.in_force, plan::tenant(attributes));
+        let values = self.in_force.names.values(attributes, self.in_force.tier_name(tier));
+        Some(limit.reset(&limit.shared_key(&values)))
+    }
+
+    /// The attributes that the policy looks at.
+    pub fn attributes(&self) -> impl Iterator<Item = &str> {
+        self.in_force.names.iter()
+    }
+
+    /// The numbers of its limits, in order: as long as an engine lives, one for each name.
+    pub fn limit_numbers(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.in_force.limits.iter().map(|limit| (limit.number, limit.policy.name.as_str()))
+    }
+}
+
+impl std::ops::Deref for PolicyInForce<'_> {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        &self.in_force.policy
+    }
+}
+
+#[cfg(test)]
+mod tests;

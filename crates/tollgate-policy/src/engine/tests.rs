@@ -1,0 +1,395 @@
+use std::path::Path;
+use std::time::Duration;
+
+use tollgate::{Clock, Outcome, Retry};
+
+use super::{Engine, EngineError, Reason, Request, TenantError};
+use crate::policy::Policy;
+
+fn policy(file: &str) -> Policy {
+    Policy::read(Path::new("test.yaml"), file).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+fn engine(file: &str) -> Engine {
+    Engine::with_clock(policy(file), Clock::manual()).unwrap()
+}
+
+/// What each limit has left after a request, and whether the request passed.
+fn ask(engine: &Engine, attributes: &[(&str, &str)]) -> (bool, Vec<(String, u64)>) {
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    let verdict = policy.check(&Request { attributes, cost: None }, now).unwrap();
+    let left = verdict.limits().map(|limit| (limit.name().to_owned(), limit.decision().status.remaining));
+    (verdict.is_allowed(), left.collect())
+}
+
+fn expect(engine: &Engine, attributes: &[(&str, &str)], allowed: bool, left: &[(&str, u64)]) {
+    let left: Vec<_> = left.iter().map(|(name, left)| ((*name).to_owned(), *left)).collect();
+    assert_eq!(ask(engine, attributes), (allowed, left), "{attributes:?}");
+}
+
+const RIDES: &str = "
+tiers: { free: {}, pro: { weight: 2 } }
+default_tier: free
+tenants:
+  acme: { tier: pro }
+  globex: { tier: pro, limits: { per-tenant: { burst: 500 } } }
+costs:
+  - { match: { method: POST, path: /export/* }, cost: 10 }
+  - { match: { path: /free }, cost: 0 }
+limits:
+  - name: per-tenant
+    key: [tenant]
+    token_bucket: { rate: 1/min, burst: 20 }
+    tiers: { pro: { burst: 200 } }
+  - name: per-user
+    match: { path: [/api/*, /login] }
+    key: [user|ip]
+    token_bucket: { rate: 1/min, burst: 5 }
+  - name: reports
+    match: { path: /reports, attributes: { team: 'a*' } }
+    key: [tier, team]
+    fixed_window: { limit: 3, window: 60s }
+";
+
+#[test]
+fn limits_apply_where_their_match_holds() {
+    let engine = engine(RIDES);
+    expect(&engine, &[("tenant", "x"), ("path", "/other")], true, &[("per-tenant", 19)]);
+    expect(&engine, &[("tenant", "x"), ("path", "/login")], true, &[("per-tenant", 18), ("per-user", 4)]);
+    expect(&engine, &[("tenant", "x"), ("path", "/reports")], true, &[("per-tenant", 17)]);
+    let team = [("tenant", "x"), ("path", "/reports"), ("team", "apes")];
+    expect(&engine, &team, true, &[("per-tenant", 16), ("reports", 2)]);
+}
+
+#[test]
+fn tenants_have_the_numbers_of_their_tier_or_their_own() {
+    let engine = engine(RIDES);
+    for (tenant, left) in [("x", 19), ("acme", 199), ("globex", 499)] {
+        expect(&engine, &[("tenant", tenant)], true, &[("per-tenant", left)]);
+    }
+    assert_eq!(engine.set_tier("x", "pro"), Ok(()));
+    // She keeps what she has spent, not what she has left: a bucket of 20 with 19 left is one of 200 with 19 left.
+    expect(&engine, &[("tenant", "x")], true, &[("per-tenant", 18)]);
+    expect(&engine, &[("tenant", "y")], true, &[("per-tenant", 19)]);
+    let unknown = TenantError::UnknownTier { tier: "gold".into(), known: vec!["free".into(), "pro".into()] };
+    assert_eq!(engine.set_tier("x", "gold"), Err(unknown));
+}
+
+#[test]
+fn the_tier_is_derived_whatever_the_caller_says() {
+    let engine = engine(RIDES);
+    let request = |tenant| [("tenant", tenant), ("path", "/reports"), ("team", "apes"), ("tier", "pro")];
+    expect(&engine, &request("x"), true, &[("per-tenant", 19), ("reports", 2)]);
+    expect(&engine, &request("y"), true, &[("per-tenant", 19), ("reports", 1)]); // both are free
+    expect(&engine, &request("acme"), true, &[("per-tenant", 199), ("reports", 2)]);
+}
+
+#[test]
+fn costs_come_from_the_caller_else_from_the_policy() {
+    let engine = engine(RIDES);
+    let export = [("tenant", "x"), ("method", "POST"), ("path", "/export/all")];
+    expect(&engine, &export, true, &[("per-tenant", 10)]);
+    expect(&engine, &[("tenant", "x"), ("path", "/free")], true, &[("per-tenant", 10)]);
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    let verdict = policy.check(&Request { attributes: &export, cost: Some(3) }, now).unwrap();
+    assert_eq!((verdict.cost(), verdict.reported().unwrap().decision().status.remaining), (3, 7));
+    let verdict = policy.check(&Request { attributes: &export, cost: Some(21) }, now).unwrap();
+    assert_eq!((verdict.outcome(), verdict.reason()), (Outcome::NEVER, Some(Reason::CostExceedsLimit)));
+}
+
+#[test]
+fn keys_take_the_first_attribute_that_is_there() {
+    let engine = engine(RIDES);
+    let login = |who: (&'static str, &'static str)| [("tenant", who.1), ("path", "/login"), who];
+    expect(&engine, &login(("user", "1")), true, &[("per-tenant", 19), ("per-user", 4)]);
+    // The same text under another name is the same key: the alternatives of a part are one part.
+    expect(&engine, &login(("ip", "1")), true, &[("per-tenant", 18), ("per-user", 3)]);
+    expect(&engine, &[("tenant", "z"), ("path", "/login")], true, &[("per-tenant", 19), ("per-user", 4)]);
+}
+
+#[test]
+fn parts_of_keys_do_not_run_into_each_other() {
+    let engine = engine("limits: [{ name: a, key: [x, y], token_bucket: { rate: 1/min, burst: 2 } }]");
+    expect(&engine, &[("x", "ab"), ("y", "c")], true, &[("a", 1)]);
+    expect(&engine, &[("x", "a"), ("y", "bc")], true, &[("a", 1)]);
+    expect(&engine, &[("x", "abc")], true, &[("a", 1)]);
+    expect(&engine, &[("x", "ab"), ("y", "c")], true, &[("a", 0)]);
+}
+
+#[test]
+fn a_missing_attribute_shares_skips_or_denies() {
+    let engine = engine(
+        "limits:
+          - { name: shares, key: [user], token_bucket: { rate: 1/min, burst: 2 } }
+          - { name: skips, key: [user], when_missing: skip, token_bucket: { rate: 1/min, burst: 2 } }
+          - { name: denies, key: [user], match: { path: /strict }, when_missing: deny, token_bucket: { rate: 1/min, burst: 2 } }",
+    );
+    expect(&engine, &[("user", "a")], true, &[("shares", 1), ("skips", 1)]);
+    expect(&engine, &[], true, &[("shares", 1)]);
+    expect(&engine, &[("path", "/strict")], false, &[("shares", 1), ("denies", 2)]); // nothing is charged
+    expect(&engine, &[], true, &[("shares", 0)]);
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    let strict = Request { attributes: &[("path", "/strict")], cost: None };
+    let verdict = policy.check(&strict, now).unwrap();
+    assert_eq!((verdict.reason(), verdict.retry_after()), (Some(Reason::MissingAttribute), None));
+    assert!(policy.check(&Request { cost: Some(0), ..strict }, now).unwrap().is_allowed()); // a peek
+}
+
+#[test]
+fn a_denial_by_one_limit_costs_the_others_nothing() {
+    let engine = engine(
+        "limits:
+          - { name: user, key: [user], token_bucket: { rate: 1/s, burst: 1 } }
+          - { name: tenant, key: [tenant], token_bucket: { rate: 10/s, burst: 10 } }",
+    );
+    let request = [("user", "u"), ("tenant", "t")];
+    expect(&engine, &request, true, &[("user", 0), ("tenant", 9)]);
+    for _ in 0..4 {
+        expect(&engine, &request, false, &[("user", 0), ("tenant", 9)]);
+    }
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    let verdict = policy.check(&Request { attributes: &request, cost: None }, now).unwrap();
+    assert_eq!(verdict.reported().unwrap().name(), "user");
+    assert_eq!(Duration::from(verdict.retry_after().unwrap()), Duration::from_secs(1));
+}
+
+#[test]
+fn shadow_limits_decide_alone_and_change_nothing() {
+    let engine = engine(
+        "limits:
+          - { name: live, key: [user], token_bucket: { rate: 1/min, burst: 2 } }
+          - { name: candidate, key: [user], shadow: true, token_bucket: { rate: 1/min, burst: 1 } }
+          - { name: wide, key: [user], shadow: true, token_bucket: { rate: 1/min, burst: 9 } }",
+    );
+    let request = Request { attributes: &[("user", "a")], cost: None };
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    for (allowed, candidate, wide) in [(true, true, 8), (true, false, 7), (false, false, 6)] {
+        let verdict = policy.check(&request, now).unwrap();
+        assert_eq!(verdict.is_allowed(), allowed);
+        assert_eq!(verdict.limits().map(|limit| limit.name()).collect::<Vec<_>>(), ["live"]);
+        let shadow: Vec<_> = verdict.shadow().map(|limit| (limit.name(), limit.is_allowed())).collect();
+        assert_eq!(shadow, [("candidate", candidate), ("wide", true)]);
+        // Charged as if it alone decided, also where the request was denied.
+        assert_eq!(verdict.shadow().last().unwrap().decision().status.remaining, wide);
+    }
+}
+
+#[test]
+fn concurrency_limits_act_only_where_a_permit_can_be_held() {
+    let engine = engine(
+        "limits:
+          - { name: rate, key: [user], token_bucket: { rate: 1/min, burst: 9 } }
+          - { name: in-flight, key: [user], concurrency: { limit: 1, lease: 30s } }",
+    );
+    let request = Request { attributes: &[("user", "a")], cost: None };
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    expect(&engine, request.attributes, true, &[("rate", 8)]);
+    let (verdict, permits) = policy.acquire(&request, now).unwrap();
+    assert!(verdict.is_allowed() && permits.len() == 1);
+    let (verdict, none) = policy.acquire(&request, now).unwrap();
+    assert_eq!((verdict.reason(), none.len()), (Some(Reason::InFlight), 0));
+    assert_eq!(Duration::from(verdict.retry_after().unwrap()), Duration::from_secs(30));
+    assert_eq!(verdict.limits().next().unwrap().decision().status.remaining, 7); // not charged again
+    for permit in permits {
+        assert!(permit.release());
+    }
+    assert!(policy.acquire(&request, now).unwrap().0.is_allowed());
+}
+
+#[test]
+fn more_limits_than_can_be_decided_together_are_an_error_that_names_them() {
+    let limit = |i: usize| format!("{{ name: l{i}, key: [user], token_bucket: {{ rate: 1/s }} }}");
+    let limits: Vec<String> = (0..33).map(limit).collect();
+    let engine = engine(&format!("limits: [{}]", limits.join(", ")));
+    let request = Request { attributes: &[("user", "a")], cost: None };
+    let error = engine.policy().check(&request, engine.clock().now()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("33 limits apply to this request, and 32 is the most: l0, l1"),
+        "{error}"
+    );
+    assert_eq!(engine.stats().keys, 0);
+}
+
+#[test]
+fn explain_says_why_and_charges_nothing() {
+    let engine = engine(RIDES);
+    let request = Request { attributes: &[("tenant", "acme"), ("path", "/api/trips")], cost: Some(7) };
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    let explanation = policy.explain(&request, now);
+    assert_eq!((explanation.tier, explanation.cost), (Some("pro"), 7));
+    let why: Vec<_> = explanation
+        .limits
+        .iter()
+        .map(|limit| (limit.limit.name.as_str(), limit.applies, limit.why.as_str()))
+        .collect();
+    assert_eq!(
+        why,
+        [
+            ("per-tenant", true, "it has no `match`, so it applies to every request"),
+            ("per-user", true, "`user|ip` of its key is missing: it shares one key with all that lack it"),
+            ("reports", false, "`path` is `/api/trips`, which does not match `/reports`"),
+        ]
+    );
+    assert_eq!(explanation.limits[1].decision.outcome, Outcome::Deny { retry: Retry::Never }); // 7 of 5
+    assert_eq!(engine.stats().keys, 0);
+}
+
+#[test]
+fn keys_can_be_looked_at_and_reset() {
+    let engine = engine(RIDES);
+    let acme = [("tenant", "acme")];
+    expect(&engine, &acme, true, &[("per-tenant", 199)]);
+    let now = engine.clock().now();
+    let status = engine.policy().key("per-tenant", &acme, now).unwrap();
+    assert_eq!((status.key, status.capacity, status.status.remaining), (vec!["acme".into()], 200, 199));
+    assert_eq!(engine.policy().reset("per-tenant", &acme), Some(true));
+    assert_eq!(engine.policy().reset("per-tenant", &acme), Some(false));
+    assert_eq!(engine.policy().reset("nobody", &acme), None);
+    expect(&engine, &acme, true, &[("per-tenant", 199)]);
+}
+
+#[test]
+fn a_reload_keeps_what_keys_have_left() {
+    let before = "limits: [{ name: a, key: [user], token_bucket: { rate: 1/min, burst: 10 } }]";
+    let engine = engine(before);
+    for left in [9, 8, 7] {
+        expect(&engine, &[("user", "u")], true, &[("a", left)]);
+    }
+    let reload = |file: &str| engine.reload(policy(file)).unwrap();
+    reload("limits: [{ name: a, key: [user], token_bucket: { rate: 60/min, burst: 100 } }]");
+    expect(&engine, &[("user", "u")], true, &[("a", 6)]); // of 100 now
+    expect(&engine, &[("user", "v")], true, &[("a", 99)]);
+    reload(before);
+    expect(&engine, &[("user", "u")], true, &[("a", 5)]);
+    // Another limit, another order: neither is noticed.
+    reload(
+        "limits: [{ name: b, key: [user], token_bucket: { rate: 1/s } },
+                  { name: a, key: [user], token_bucket: { rate: 1/min, burst: 10 } }]",
+    );
+    expect(&engine, &[("user", "u")], true, &[("b", 0), ("a", 4)]);
+    // A changed key and a changed algorithm start afresh.
+    reload("limits: [{ name: a, key: [user, path], token_bucket: { rate: 1/min, burst: 10 } }]");
+    expect(&engine, &[("user", "u")], true, &[("a", 9)]);
+    reload("limits: [{ name: a, key: [user, path], fixed_window: { limit: 10, window: 1h } }]");
+    expect(&engine, &[("user", "u")], true, &[("a", 9)]);
+}
+
+#[test]
+fn a_policy_that_cannot_be_put_in_force_changes_nothing() {
+    let engine = engine("limits: [{ name: a, key: [], token_bucket: { rate: 1/min, burst: 10 } }]");
+    expect(&engine, &[], true, &[("a", 9)]);
+    let redis = policy("store: { redis: { url: redis://127.0.0.1 } }");
+    assert_eq!(engine.reload(redis), Err(EngineError::NotBuilt(vec!["`store: redis`".into()])));
+    // More sets of numbers than a table tells apart.
+    let with_tenants = |tenants: usize, burst: u64| {
+        let mut many = policy(&format!(
+            "limits:
+              - {{ name: a, key: [], token_bucket: {{ rate: 1/min, burst: {burst} }} }}
+              - {{ name: b, key: [], token_bucket: {{ rate: 1/min, burst: {burst} }} }}
+tenants: {{ t: {{ limits: {{ a: {{ burst: 11 }}, b: {{ burst: 11 }} }} }} }}"
+        ));
+        let tenant = many.tenants["t"].clone();
+        many.tenants.extend((0..tenants).map(|i| (format!("t{i}"), tenant.clone())));
+        many
+    };
+    assert_eq!(engine.reload(with_tenants(40_000, 12)), Err(EngineError::TooManyRules));
+    expect(&engine, &[], true, &[("a", 8)]);
+    // And what was tried leaves nothing behind that would stand in the way of the next.
+    for burst in [12, 13] {
+        assert_eq!(engine.reload(with_tenants(20_000, burst)), Ok(()), "{burst}");
+    }
+}
+
+#[test]
+fn rules_can_come_with_the_request() {
+    let engine = engine("");
+    let now = engine.clock().now();
+    let throttle =
+        |key: &str, algorithm: &str, numbers: &str| engine.throttle(key, algorithm, numbers, 1, now);
+    let left = |key, algorithm, numbers| throttle(key, algorithm, numbers).unwrap().decision.status.remaining;
+    let bucket = r#"{"rate":"5/s","burst":20}"#;
+    assert_eq!(left("alice", "token_bucket", bucket), 19);
+    assert_eq!(left("alice", "token_bucket", r#"{"rate": "5/s", "burst": 20}"#), 18); // the same key
+    assert_eq!(left("alice", "token_bucket", r#"{"rate":"5/s","burst":30}"#), 17); // and it keeps its tokens
+    assert_eq!(left("alice", "fixed_window", r#"{"limit":3,"window":"60s"}"#), 2); // of its own
+    assert_eq!(left("alice", "token_bucket", bucket), 16); // not forgotten for it
+    for (algorithm, numbers, message) in [
+        ("token_buckets", "{}", "unknown algorithm `token_buckets`: it is one of `token_bucket`"),
+        ("token_bucket", "{}", "`token_bucket`: `rate` is missing: write `rate: 5/s`"),
+        ("token_bucket", r#"{"rate":"5"}"#, "`token_bucket`: `5` cannot be read"),
+        (
+            "token_bucket",
+            r#"{"rate":"5/s","brst":1}"#,
+            "`token_bucket`: unknown key `brst`: did you mean `burst`?",
+        ),
+        ("token_bucket", "[", "`token_bucket`:"),
+        ("fixed_window", r#"{"limit":0,"window":"60s"}"#, "`fixed_window`:"),
+    ] {
+        let error = throttle("alice", algorithm, numbers).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
+fn any_number_of_rules_can_come_and_go() {
+    let engine = engine("");
+    for burst in 1..10_000 {
+        let now = engine.clock().now();
+        let numbers = format!(r#"{{"rate":"1/s","burst":{burst}}}"#);
+        let throttled = engine.throttle("alice", "token_bucket", &numbers, 0, now).unwrap();
+        assert_eq!(throttled.rule.capacity(), burst);
+        engine.clock().advance(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn warnings_name_what_is_worth_a_second_look() {
+    let nine: Vec<String> = (0..9)
+        .map(|i| format!("{{ name: l{i}, key: [], token_bucket: {{ rate: 1/s, burst: 20 }} }}"))
+        .collect();
+    let apart: Vec<String> = (0..9)
+        .map(|i| {
+            format!("{{ name: l{i}, match: {{ path: /p{i} }}, key: [], token_bucket: {{ rate: 1/s }} }}")
+        })
+        .collect();
+    let warnings = |limits: &[String]| policy(&format!("limits: [{}]", limits.join(","))).warnings();
+    assert!(warnings(&nine)[0].starts_with("9 limits may apply to one request"));
+    assert_eq!(warnings(&apart), Vec::<String>::new());
+    let costly = "costs: [{ match: { path: /a }, cost: 10 }]
+limits:
+  - { name: small, key: [], token_bucket: { rate: 1/s, burst: 9 } }
+  - { name: elsewhere, match: { path: /b }, key: [], token_bucket: { rate: 1/s, burst: 9 } }";
+    assert_eq!(
+        policy(costly).warnings(),
+        ["limit `small` holds 9 and a request may cost 10: where both apply, it never passes"]
+    );
+}
+
+#[test]
+fn changes_say_what_becomes_of_each_limit() {
+    let old = policy(
+        "limits:
+          - { name: same, key: [], token_bucket: { rate: 1/s } }
+          - { name: numbers, key: [], token_bucket: { rate: 1/s } }
+          - { name: algorithm, key: [], token_bucket: { rate: 1/s } }
+          - { name: gone, key: [], token_bucket: { rate: 1/s } }",
+    );
+    let new = policy(
+        "limits:
+          - { name: added, key: [], token_bucket: { rate: 1/s } }
+          - { name: numbers, key: [], token_bucket: { rate: 2/s } }
+          - { name: algorithm, key: [], fixed_window: { limit: 1, window: 1s } }
+          - { name: same, key: [], token_bucket: { rate: 1/s } }",
+    );
+    let changes: Vec<String> =
+        new.changes_from(&old).into_iter().map(|(name, change)| format!("{name} {change}")).collect();
+    assert_eq!(
+        changes,
+        [
+            "added is new",
+            "algorithm starts afresh for every key: its algorithm changed",
+            "gone is gone, with the state of its keys",
+            "numbers has other numbers; every key keeps its tokens, or its count",
+        ]
+    );
+}

@@ -1,0 +1,226 @@
+//! The answer to a request: of the policy, and of each limit in it.
+
+use smallvec::SmallVec;
+use std::fmt;
+use tollgate::{Decision, Nanos, Outcome, Retry, Rule, Timestamp};
+
+use super::in_force::{InForce, LimitInForce, NumbersId};
+use crate::policy::Limit;
+
+/// The values that make a key, part by part.
+pub(crate) type Key<'a> = SmallVec<[&'a str; 2]>;
+
+/// The answer to a request.
+#[must_use = "a denied request must not go ahead"]
+pub struct Verdict<'a> {
+    pub(super) in_force: &'a InForce,
+    pub(super) now: Timestamp,
+    pub(super) cost: u64,
+    pub(super) outcome: Outcome,
+    pub(super) reported: Option<usize>,
+    pub(super) reduced: bool,
+    pub(super) limits: Entries<'a>,
+    pub(super) shadow: SmallVec<[Entry<'a>; 2]>,
+}
+
+/// The answers of as many limits as need no allocation, or of more.
+pub(crate) type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
+
+/// What one limit says, and to whom.
+pub(crate) struct Entry<'a> {
+    pub(crate) limit: u32,
+    pub(crate) numbers: NumbersId,
+    pub(crate) key: Key<'a>,
+    pub(crate) is_missing: bool, // an attribute of its key, without which it denies
+    pub(crate) decision: Decision,
+}
+
+/// Why a request is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It came too soon.
+    Rate,
+    /// It costs more than the limit can ever hold.
+    CostExceedsLimit,
+    /// As many as may be are in flight.
+    InFlight,
+    /// Nobody could decide, and the policy says to deny then.
+    Unavailable,
+    /// It lacks an attribute of the key, and the limit says to deny then.
+    MissingAttribute,
+}
+
+impl Reason {
+    pub(crate) const fn of(retry: Retry, is_concurrency: bool) -> Self {
+        match retry {
+            Retry::Never => Self::CostExceedsLimit,
+            Retry::After(_) | Retry::Unknown if is_concurrency => Self::InFlight,
+            Retry::After(_) => Self::Rate,
+            Retry::Unknown => Self::Unavailable, // the table is full
+        }
+    }
+
+    /// As answers tell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::CostExceedsLimit => "cost_exceeds_limit",
+            Self::InFlight => "in_flight",
+            Self::Unavailable => "unavailable",
+            Self::MissingAttribute => "missing_attribute",
+        }
+    }
+}
+
+impl<'a> Verdict<'a> {
+    /// Whether the request may pass, now or after its delay.
+    pub const fn is_allowed(&self) -> bool {
+        self.outcome.is_allowed()
+    }
+
+    /// Whether it may pass, and when.
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// How long a denied request should wait, where that is known.
+    pub const fn retry_after(&self) -> Option<Nanos> {
+        self.outcome.retry_after()
+    }
+
+    /// How long to hold it before letting it go.
+    pub const fn delay(&self) -> Nanos {
+        self.outcome.delay()
+    }
+
+    /// Why it is denied.
+    pub fn reason(&self) -> Option<Reason> {
+        if self.is_allowed() { None } else { self.reported().and_then(|limit| limit.reason()) }
+    }
+
+    /// What it cost, or would have.
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// When it was decided.
+    pub const fn decided_at(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Whether rates were reduced at the time, because the upstream is overloaded.
+    pub const fn is_reduced(&self) -> bool {
+        self.reduced
+    }
+
+    /// The limit to tell the caller of: the one that denies for longest, or, when all allow, the one with least
+    /// remaining. None where no limit applied.
+    pub fn reported(&self) -> Option<LimitVerdict<'_, 'a>> {
+        self.reported.map(|place| self.view(&self.limits[place]))
+    }
+
+    /// The answers of the limits that applied, in the policy's order.
+    pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitVerdict<'_, 'a>> {
+        self.limits.iter().map(|entry| self.view(entry))
+    }
+
+    /// The answers of limits that only watch, in the policy's order.
+    pub fn shadow(&self) -> impl ExactSizeIterator<Item = LimitVerdict<'_, 'a>> {
+        self.shadow.iter().map(|entry| self.view(entry))
+    }
+
+    fn view<'v>(&'v self, entry: &'v Entry<'a>) -> LimitVerdict<'v, 'a> {
+        LimitVerdict { in_force: self.in_force.limit(entry.limit), entry, now: self.now }
+    }
+}
+
+impl fmt::Debug for Verdict<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verdict")
+            .field("outcome", &self.outcome)
+            .field("limits", &self.limits().map(|limit| limit.name()).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer of one limit.
+#[derive(Clone, Copy)]
+pub struct LimitVerdict<'v, 'a> {
+    in_force: &'v LimitInForce,
+    entry: &'v Entry<'a>,
+    now: Timestamp,
+}
+
+impl<'v, 'a> LimitVerdict<'v, 'a> {
+    /// The limit's name.
+    pub fn name(&self) -> &'v str {
+        &self.in_force.policy.name
+    }
+
+    /// The limit as the policy has it.
+    pub fn limit(&self) -> &'v Limit {
+        &self.in_force.policy
+    }
+
+    /// The number of the limit: as long as an engine lives, one for each name.
+    pub fn number(&self) -> usize {
+        self.in_force.number
+    }
+
+    /// The rule it decided by.
+    pub fn rule(&self) -> &'v Rule {
+        &self.in_force.numbers(self.entry.numbers).rule
+    }
+
+    /// The most that can pass at once.
+    pub fn capacity(&self) -> u64 {
+        self.rule().capacity()
+    }
+
+    /// The outcome, and how the key stands after it.
+    pub fn decision(&self) -> Decision {
+        self.entry.decision
+    }
+
+    /// Whether this limit lets the request pass.
+    pub fn is_allowed(&self) -> bool {
+        self.entry.decision.is_allowed()
+    }
+
+    /// Why it does not.
+    pub fn reason(&self) -> Option<Reason> {
+        let Outcome::Deny { retry } = self.entry.decision.outcome else { return None };
+        if self.entry.is_missing {
+            return Some(Reason::MissingAttribute);
+        }
+        Some(Reason::of(retry, self.in_force.is_concurrency))
+    }
+
+    /// The values of its key, part by part.
+    pub fn key(&self) -> &'v [&'a str] {
+        &self.entry.key
+    }
+
+    /// How long until more can be had than remains, if that is known: what `t` of a `RateLimit` header says.
+    pub fn more_after(&self) -> Option<Nanos> {
+        let status = self.entry.decision.status;
+        if let Some(retry) = self.entry.decision.retry_after() {
+            return Some(retry);
+        }
+        if status.remaining >= self.capacity() {
+            return None; // there is no more
+        }
+        let ask = self.in_force.ask(self.entry.numbers, &self.entry.key);
+        ask.cost(status.remaining.saturating_add(1)).preview_at(self.now).retry_after()
+    }
+}
+
+impl fmt::Debug for LimitVerdict<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitVerdict")
+            .field("name", &self.name())
+            .field("decision", &self.decision())
+            .finish()
+    }
+}

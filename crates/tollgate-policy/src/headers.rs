@@ -1,0 +1,149 @@
+//! The headers that tell a client how it stands, in every generation of the draft.
+//!
+//! A new generation is one more variant of [`Ietf`] and one more function here.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::engine::{LimitVerdict, Verdict};
+use crate::policy::{Headers, Ietf, XRateLimit};
+
+/// As many limits are told of.
+const MOST_LIMITS: usize = 8;
+
+/// The largest number that a structured field can carry.
+const LARGEST: u64 = 999_999_999_999_999;
+
+/// The headers of an answer, allowed or denied. `unix_time` is the time of the verdict, for those who tell the reset as
+/// a time of day.
+pub fn headers(
+    settings: &Headers,
+    verdict: &Verdict<'_>,
+    unix_time: Duration,
+) -> Vec<(&'static str, String)> {
+    let mut headers = Vec::with_capacity(7);
+    let limits = tightest_first(verdict);
+    match settings.ietf {
+        Ietf::Draft08 => draft_08(&limits, &mut headers),
+        Ietf::Draft07 => draft_07(verdict, &limits, &mut headers),
+        Ietf::Draft06 => draft_06(verdict, &limits, &mut headers),
+        Ietf::Off => {}
+    }
+    x_ratelimit(settings.x_ratelimit, verdict, unix_time, &mut headers);
+    if !verdict.is_allowed() {
+        // Never 0, lest a client try again at once; and not at all where no wait is known to help.
+        if let Some(wait) = verdict.retry_after() {
+            headers.push(("retry-after", wait.as_secs_ceil().max(1).to_string()));
+        }
+        headers.push(("cache-control", "no-store".to_owned()));
+    }
+    headers
+}
+
+/// Drafts 08 to 11: a list of items, each with the name of its policy.
+fn draft_08(limits: &[LimitVerdict<'_, '_>], headers: &mut Vec<(&'static str, String)>) {
+    let (mut policy, mut state) = (String::new(), String::new());
+    for limit in limits {
+        let (name, separator) = (limit.name(), if policy.is_empty() { "" } else { ", " });
+        // Names need no escapes: the policy file allows none that would.
+        let _ = write!(policy, "{separator}\"{name}\";q={}", limit.capacity().min(LARGEST));
+        match window_seconds(limit) {
+            Some(window) => _ = write!(policy, ";w={window}"),
+            None => policy.push_str(";qu=\"concurrent-requests\""),
+        }
+        let _ = write!(state, "{separator}\"{name}\";r={}", limit.decision().status.remaining.min(LARGEST));
+        if let Some(more) = limit.more_after() {
+            let _ = write!(state, ";t={}", more.as_secs_ceil().min(LARGEST));
+        }
+    }
+    if !policy.is_empty() {
+        headers.push(("ratelimit-policy", policy));
+        headers.push(("ratelimit", state));
+    }
+}
+
+/// Draft 07: a dictionary of one limit.
+fn draft_07(
+    verdict: &Verdict<'_>,
+    limits: &[LimitVerdict<'_, '_>],
+    headers: &mut Vec<(&'static str, String)>,
+) {
+    let Some(limit) = verdict.reported() else { return };
+    let (quota, remaining, reset) = numbers(&limit);
+    headers.push(("ratelimit", format!("limit={quota}, remaining={remaining}, reset={reset}")));
+    headers.push(("ratelimit-policy", unnamed_policies(limits)));
+}
+
+/// Drafts up to 06: three fields of one limit.
+fn draft_06(
+    verdict: &Verdict<'_>,
+    limits: &[LimitVerdict<'_, '_>],
+    headers: &mut Vec<(&'static str, String)>,
+) {
+    let Some(limit) = verdict.reported() else { return };
+    let (quota, remaining, reset) = numbers(&limit);
+    headers.push(("ratelimit-limit", quota.to_string()));
+    headers.push(("ratelimit-remaining", remaining.to_string()));
+    headers.push(("ratelimit-reset", reset.to_string()));
+    headers.push(("ratelimit-policy", unnamed_policies(limits)));
+}
+
+/// What everybody sent before there was a draft: GitHub's three fields, of one limit.
+fn x_ratelimit(
+    style: XRateLimit,
+    verdict: &Verdict<'_>,
+    unix_time: Duration,
+    headers: &mut Vec<(&'static str, String)>,
+) {
+    let (Some(limit), false) = (verdict.reported(), style == XRateLimit::Off) else { return };
+    let status = limit.decision().status;
+    let reset = match style {
+        XRateLimit::Epoch => {
+            let reset = unix_time.saturating_add(status.reset_after.into());
+            reset.as_secs().saturating_add(u64::from(reset.subsec_nanos() > 0))
+        }
+        _ => status.reset_after.as_secs_ceil(),
+    };
+    headers.push(("x-ratelimit-limit", limit.capacity().to_string()));
+    headers.push(("x-ratelimit-remaining", status.remaining.to_string()));
+    headers.push(("x-ratelimit-reset", reset.to_string()));
+}
+
+/// The limits of a verdict: those that deny, the longest wait first; then those with least remaining.
+fn tightest_first<'v, 'a>(verdict: &'v Verdict<'a>) -> Vec<LimitVerdict<'v, 'a>> {
+    let mut limits: Vec<_> = verdict.limits().collect();
+    limits.sort_by_key(|limit| {
+        let decision = limit.decision();
+        let wait = std::cmp::Reverse(decision.retry_after());
+        let (remaining, reset) = (decision.status.remaining, std::cmp::Reverse(decision.status.reset_after));
+        (limit.is_allowed(), wait, remaining, reset)
+    });
+    limits.truncate(MOST_LIMITS);
+    limits
+}
+
+/// Quota, remaining and reset of the one limit that is told of. What is denied resets, for these drafts, when it may try
+/// again: `Retry-After` must not say something earlier.
+fn numbers(limit: &LimitVerdict<'_, '_>) -> (u64, u64, u64) {
+    let decision = limit.decision();
+    let reset = decision.retry_after().unwrap_or(decision.status.reset_after);
+    let clamped = |number: u64| number.min(LARGEST);
+    (clamped(limit.capacity()), clamped(decision.status.remaining), clamped(reset.as_secs_ceil()))
+}
+
+/// `100;w=60, 5000;w=86400`.
+fn unnamed_policies(limits: &[LimitVerdict<'_, '_>]) -> String {
+    let policy = |limit: &LimitVerdict<'_, '_>| {
+        let quota = limit.capacity().min(LARGEST);
+        window_seconds(limit).map_or_else(|| quota.to_string(), |window| format!("{quota};w={window}"))
+    };
+    limits.iter().map(policy).collect::<Vec<_>>().join(", ")
+}
+
+/// The window of a limit in whole seconds, at least one.
+fn window_seconds(limit: &LimitVerdict<'_, '_>) -> Option<u64> {
+    limit.rule().period().map(|period| period.as_secs_ceil().clamp(1, LARGEST))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! What can be said of a policy before it is put in force.
+
+use super::{Limit, Policy, Store};
+
+/// What a new policy makes of a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It is gone, with the state of its keys.
+    Removed,
+    /// Its keys start afresh, for this reason.
+    Afresh(&'static str),
+    /// Its numbers changed; each key keeps its tokens, or its count.
+    Numbers,
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Added => f.write_str("is new"),
+            Self::Removed => f.write_str("is gone, with the state of its keys"),
+            Self::Afresh(why) => write!(f, "starts afresh for every key: {why}"),
+            Self::Numbers => f.write_str("has other numbers; every key keeps its tokens, or its count"),
+        }
+    }
+}
+
+/// So many limits on one request need no allocation.
+const WITHOUT_ALLOCATION: usize = 8;
+
+impl Policy {
+    /// What it asks for that is not built yet.
+    pub fn not_built(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        let mut need = |asked: bool, what: &str| {
+            if asked {
+                missing.push(what.to_owned());
+            }
+        };
+        let listen = self.listen.unwrap_or_default();
+        need(listen.grpc.is_some(), "`listen.grpc`");
+        need(listen.resp.is_some(), "`listen.resp`");
+        need(self.gateway.is_some(), "`gateway`");
+        need(self.resp_password_file.is_some(), "`resp_password_file`");
+        match &self.store {
+            Store::Redis(_) => need(true, "`store: redis`"),
+            Store::Memory(memory) => need(memory.persist.is_some(), "`store: { memory: { persist } }`"),
+        }
+        for limit in self.limits.iter().filter(|limit| limit.count_denied) {
+            missing.push(format!("`count_denied` of limit `{}`", limit.name));
+        }
+        missing
+    }
+
+    /// What is allowed and still worth a second look.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let at_once = self.limits.iter().map(|limit| self.together_with(limit)).max().unwrap_or(0);
+        if at_once > WITHOUT_ALLOCATION {
+            warnings.push(format!(
+                "{at_once} limits may apply to one request: up to {WITHOUT_ALLOCATION} are decided without allocation, \
+                 and more than 32 are refused"
+            ));
+        }
+        for cost in &self.costs {
+            let sample = cost.applies_to.sample();
+            let too_small = |limit: &&Limit| {
+                limit.rule.capacity() < cost.cost
+                    && limit.tiers.is_empty()
+                    && limit.applies_to.may_hold(&sample)
+            };
+            for limit in self.limits.iter().filter(too_small) {
+                warnings.push(format!(
+                    "limit `{}` holds {} and a request may cost {}: where both apply, it never passes",
+                    limit.name,
+                    limit.rule.capacity(),
+                    cost.cost
+                ));
+            }
+        }
+        warnings
+    }
+
+    /// What becomes of each limit that is not as it was in the policy before, in order of name.
+    pub fn changes_from(&self, before: &Self) -> Vec<(String, Change)> {
+        let find = |limits: &'_ [Limit], name: &str| limits.iter().position(|limit| limit.name == name);
+        let mut changes = Vec::new();
+        for limit in &self.limits {
+            let change = match find(&before.limits, &limit.name).map(|place| &before.limits[place]) {
+                None => Change::Added,
+                Some(old) => match old.starts_afresh_as(limit) {
+                    Some(why) => Change::Afresh(why),
+                    None if old.rule != limit.rule || old.tiers != limit.tiers => Change::Numbers,
+                    None => continue,
+                },
+            };
+            changes.push((limit.name.clone(), change));
+        }
+        let gone = before.limits.iter().filter(|limit| find(&self.limits, &limit.name).is_none());
+        changes.extend(gone.map(|limit| (limit.name.clone(), Change::Removed)));
+        changes.sort_by(|(a, _), (b, _)| a.cmp(b));
+        changes
+    }
+
+    /// How many live limits may apply to a request that this one applies to.
+    fn together_with(&self, limit: &Limit) -> usize {
+        let sample = limit.applies_to.sample();
+        self.limits.iter().filter(|other| !other.shadow && other.applies_to.may_hold(&sample)).count()
+    }
+}

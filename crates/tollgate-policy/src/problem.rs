@@ -1,0 +1,81 @@
+//! The body of a denial: problem details as RFC 9457 has them.
+
+use serde::Serialize;
+
+use crate::engine::{Reason, Verdict};
+use crate::reply::{Limits, Seconds};
+
+/// The media type of [`problem`].
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+#[derive(Serialize)]
+struct Problem<'v, 'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'v str,
+    #[serde(rename = "violated-policies")]
+    violated_policies: Vec<&'v str>,
+    error: &'static str,
+    message: &'v str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+    retry_after: Option<Seconds>,
+    retry_after_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    reduced: bool,
+    limits: Limits<'v, 'a>,
+}
+
+/// The body of a denial with this status.
+pub fn problem(verdict: &Verdict<'_>, status: u16) -> Vec<u8> {
+    let message = message(verdict);
+    let problem = Problem {
+        kind: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        title: "Too Many Requests",
+        status,
+        detail: &message,
+        violated_policies: verdict
+            .limits()
+            .filter(|limit| !limit.is_allowed())
+            .map(|limit| limit.name())
+            .collect(),
+        error: "rate_limit_exceeded",
+        message: &message,
+        reason: verdict.reason(),
+        retry_after: verdict.retry_after().map(Seconds),
+        retry_after_seconds: verdict.retry_after().map(|wait| wait.as_secs_ceil().max(1)),
+        reduced: verdict.is_reduced(),
+        limits: Limits { verdict, is_shadow: false },
+    };
+    serde_json::to_vec(&problem).expect("made of what JSON has")
+}
+
+/// What happened and what to do, in a sentence or two.
+fn message(verdict: &Verdict<'_>) -> String {
+    let Some(limit) = verdict.reported() else { return "The request was denied.".to_owned() };
+    let (name, capacity) = (limit.name(), limit.capacity());
+    let wait = verdict.retry_after().map(|wait| wait.as_secs_ceil().max(1));
+    match (limit.reason(), wait) {
+        (Some(Reason::CostExceedsLimit), _) => {
+            format!(
+                "The request costs {}, and limit `{name}` holds {capacity}: it can never pass.",
+                verdict.cost()
+            )
+        }
+        (Some(Reason::MissingAttribute), _) => {
+            let key: Vec<String> = limit.limit().key.iter().map(ToString::to_string).collect();
+            format!("Limit `{name}` needs to know the {} of a request.", key.join(", "))
+        }
+        (Some(Reason::InFlight), None) => {
+            format!(
+                "Limit `{name}` lets {capacity} be in flight, and they are. Try again when one has ended."
+            )
+        }
+        (Some(Reason::Unavailable), _) => format!("Limit `{name}` could not be decided."),
+        (_, Some(1)) => format!("Limit `{name}` is spent. Try again in 1 second."),
+        (_, Some(wait)) => format!("Limit `{name}` is spent. Try again in {wait} seconds."),
+        (_, None) => format!("Limit `{name}` is spent."),
+    }
+}

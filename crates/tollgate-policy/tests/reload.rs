@@ -1,0 +1,72 @@
+//! Policies changed while they are in use.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use tollgate::Clock;
+use tollgate_policy::{Engine, Policy, Request};
+
+fn policy(file: &str) -> Policy {
+    Policy::read(Path::new("test.yaml"), file).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+/// A thousand reloads, each of which changes the numbers of some tenants and hands places in the table from one to
+/// another: what passes is what the policies allow, to the token.
+#[test]
+fn a_thousand_reloads_under_load_admit_not_one_token_more() {
+    // `steady` never changes; `flapping` goes between 500 and 400, and can only lose by it.
+    let file = |round: usize| {
+        let own = |tenant: usize| {
+            format!("  t{tenant}: {{ limits: {{ flapping: {{ burst: {} }} }} }}\n", 300 + tenant)
+        };
+        let tenants: String = (0..20).filter(|tenant| !(tenant + round).is_multiple_of(3)).map(own).collect();
+        format!(
+            "tenants:\n{tenants}
+limits:
+  - {{ name: steady, key: [user], token_bucket: {{ rate: 1/h, burst: 1000 }} }}
+  - {{ name: flapping, key: [user], token_bucket: {{ rate: 1/h, burst: {} }} }}
+  - {{ name: other-{}, key: [user], fixed_window: {{ limit: 1000000, window: 1h }} }}
+",
+            if round.is_multiple_of(2) { 500 } else { 400 },
+            round % 5,
+        )
+    };
+    let engine = Engine::with_clock(policy(&file(0)), Clock::manual()).unwrap();
+    let (stop, passed) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 20]);
+    let asked = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    for (tenant, passed) in passed.iter().enumerate() {
+                        let name = format!("t{tenant}");
+                        let attributes = [("tenant", name.as_str()), ("user", name.as_str())];
+                        let policy = engine.policy();
+                        let request = Request { attributes: &attributes, cost: None };
+                        let verdict = policy.check(&request, engine.clock().now()).unwrap();
+                        assert_eq!(verdict.limits().len(), 3);
+                        passed.fetch_add(u64::from(verdict.is_allowed()), Ordering::Relaxed);
+                        asked.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for round in 1..=1000 {
+            engine.reload(policy(&file(round))).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(asked.load(Ordering::Relaxed) > 20_000, "a load worth the name");
+    for (tenant, passed) in passed.iter().enumerate() {
+        let passed = passed.load(Ordering::Relaxed);
+        // Never more than the most generous numbers it ever had, which are those of all: 500.
+        assert!((300..=500).contains(&passed), "t{tenant}: {passed}");
+    }
+    // A tenant that was charged only while its numbers stood at one value spent exactly what they say.
+    let alone = [("tenant", "fresh"), ("user", "fresh")];
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    let request = Request { attributes: &alone, cost: None };
+    let allowed = (0..1000).filter(|_| policy.check(&request, now).unwrap().is_allowed()).count();
+    assert_eq!(allowed, 500);
+}
