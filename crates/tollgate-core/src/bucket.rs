@@ -189,6 +189,21 @@ pub trait Holds: Algorithm<State = Tat> {
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
     fn turns(&self, tat: &Tat, now: Timestamp, most: usize) -> VecDeque<Timestamp>;
+
+    /// Carries a key over from a clock that shows `from` to one that shows `to` at the same moment: the schedule
+    /// reaches as far ahead as before.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Holds, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+    /// let (mut key, at) = (Tat::default(), |s: u64| Timestamp::from_nanos(s * 1_000_000_000));
+    /// rule.spend(&mut key, 7, at(20));
+    /// rule.carry(&mut key, at(20), at(50));
+    /// assert_eq!(rule.status(&key, at(50)).remaining, 3);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp);
 }
 
 /// How far ahead of `now` a schedule may reach, in ticks: half of what the word can tell from the
@@ -247,6 +262,13 @@ impl Bucket {
     #[inline]
     pub(crate) fn reach(&self, tat: &mut Tat, ahead: u64, now: Timestamp) {
         *tat = if ahead == 0 { Tat::default() } else { Tat::at(self.ticks(now).wrapping_add(ahead)) };
+    }
+
+    /// Moves the schedule by as much as lies between two times.
+    pub(crate) fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp) {
+        if tat.0 != 0 {
+            *tat = Tat::at(tat.0.wrapping_sub(self.ticks(from)).wrapping_add(self.ticks(to)));
+        }
     }
 
     /// What a schedule that reaches `ahead` leaves.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rate::MAX_SPAN;
-use crate::{Algorithm, Outcome, Rate, RuleError, Status, Tat, Timestamp, TokenBucket};
+use crate::{Algorithm, Holds, Outcome, Rate, RuleError, Status, Tat, Timestamp, TokenBucket};
 
 /// A base rate with credits that may be spent at a peak rate. A new key has full credits.
 ///
@@ -109,6 +109,14 @@ impl BurstCredits {
             base: TokenBucket::named(rate, credits, "number of credits")?,
             peak: TokenBucket::named(peak, peak_burst, "peak burst")?,
         })
+    }
+}
+
+impl BurstCredits {
+    /// Moves both schedules by as much as lies between two times.
+    pub(crate) fn carry(&self, state: &mut Credits, from: Timestamp, to: Timestamp) {
+        self.base.carry(&mut state.base, from, to);
+        self.peak.carry(&mut state.peak, from, to);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::adaptive::Pace;
 use crate::rate::MAX_SPAN;
 use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
 
@@ -132,6 +133,11 @@ impl FixedWindow {
 
     pub(crate) const fn window(&self) -> Nanos {
         Nanos::new(self.window)
+    }
+
+    /// With the limit that is left at a pace.
+    pub(crate) fn at_pace(self, pace: Pace) -> Self {
+        Self { limit: pace.of(self.limit), ..self }
     }
 
     /// What has been used of the window that holds at `now`.

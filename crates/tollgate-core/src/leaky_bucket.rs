@@ -161,6 +161,10 @@ impl Holds for LeakyBucket {
     fn turns(&self, tat: &Tat, now: Timestamp, most: usize) -> VecDeque<Timestamp> {
         self.bucket.turns(self.bucket.ahead(*tat, now), now, most)
     }
+
+    fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp) {
+        self.bucket.carry(tat, from, to);
+    }
 }
 
 #[cfg(test)]

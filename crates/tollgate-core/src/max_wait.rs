@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::adaptive::Pace;
 use crate::rule::growth_of;
 use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Timestamp};
 
@@ -32,7 +33,7 @@ use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Tim
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxWait<B> {
     bucket: B,
-    max_wait: Nanos,    // never zero
+    max_wait: Nanos,    // never zero but at a pace
     max_waiting: usize, // never zero
 }
 
@@ -131,6 +132,24 @@ impl<B: Holds> MaxWait<B> {
         let max_waits = [self.max_wait, self.max_wait];
         new.convert_waiting(&self.bucket, &mut tat, now, max_waits, last_turn);
         tat
+    }
+
+    /// With a `max_wait` that is as long by the real clock as this one, where the rule is decided at one that goes at
+    /// this pace. Zero where less than a nanosecond is left of it.
+    pub(crate) fn at_pace(self, pace: Pace) -> Self {
+        Self { max_wait: pace.of_span(self.max_wait), ..self }
+    }
+
+    /// Moves the schedule, and the turns of those who wait, by as much as lies between two times.
+    pub(crate) fn carry(&self, state: &mut Waiting, from: Timestamp, to: Timestamp) {
+        self.bucket.carry(&mut state.tat, from, to);
+        for release in &mut state.releases {
+            *release = if *release >= from {
+                to.after(release.since(from))
+            } else {
+                Timestamp::from_nanos(to.as_nanos().saturating_sub(from.since(*release).get()))
+            };
+        }
     }
 
     /// As [`Algorithm::test`], for a caller that would wait `max_wait` at most. With zero only what may go at

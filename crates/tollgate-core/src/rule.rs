@@ -1,5 +1,7 @@
 //! Any rule, for those who choose it at run time.
 
+mod pace;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::adaptive::Pace;
 use crate::fixed_window::{checked_window, phase};
 use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
 
@@ -115,6 +116,11 @@ impl SlidingCounter {
 
     pub(crate) const fn window(&self) -> Nanos {
         Nanos::new(self.window)
+    }
+
+    /// With the limit that is left at a pace.
+    pub(crate) fn at_pace(self, pace: Pace) -> Self {
+        Self { limit: pace.of(self.limit), ..self }
     }
 
     /// Bytes on the heap that a charge may add: a ring of this rule's length, where there is none yet.

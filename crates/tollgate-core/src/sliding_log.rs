@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::adaptive::Pace;
 use crate::fixed_window::checked_window;
 use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
 
@@ -129,6 +130,11 @@ impl SlidingLog {
 
     pub(crate) const fn window(&self) -> Nanos {
         self.window
+    }
+
+    /// With the limit that is left at a pace.
+    pub(crate) fn at_pace(self, pace: Pace) -> Self {
+        Self { limit: pace.of(self.limit as u64) as usize, ..self } // at most what it was, or 1
     }
 
     /// Whether an entry no longer counts. The window is half open: of age exactly `window` is out.

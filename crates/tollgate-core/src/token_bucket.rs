@@ -168,6 +168,10 @@ impl Holds for TokenBucket {
     fn turns(&self, _tat: &Tat, _now: Timestamp, _most: usize) -> VecDeque<Timestamp> {
         VecDeque::new()
     }
+
+    fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp) {
+        self.bucket.carry(tat, from, to);
+    }
 }
 
 #[cfg(test)]

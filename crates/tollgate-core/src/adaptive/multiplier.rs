@@ -1,6 +1,6 @@
 //! One multiplier on all rates while the upstream is overloaded.
 
-use crate::RuleError;
+use crate::{Nanos, RuleError};
 
 /// What one control interval saw.
 ///
@@ -86,6 +86,22 @@ impl Pace {
     pub fn of(self, limit: u64) -> u64 {
         let scaled = u128::from(limit) * u128::from(self.0) / u128::from(Self::UNIT);
         (scaled as u64).max(1) // at most `limit`, so it fits
+    }
+
+    /// How far a clock at this pace goes in `span`, rounded down.
+    ///
+    /// ```
+    /// use tollgate_core::Nanos;
+    /// use tollgate_core::adaptive::{Load, RateMultiplier};
+    ///
+    /// let mut multiplier = RateMultiplier::new(100)?;
+    /// multiplier.observe(Load::High);
+    /// assert_eq!([0, 1, 10].map(|span| multiplier.pace().of_span(Nanos::new(span)).get()), [0, 0, 8]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn of_span(self, span: Nanos) -> Nanos {
+        let scaled = u128::from(span.get()) * u128::from(self.0) / u128::from(Self::UNIT);
+        Nanos::new(scaled as u64) // at most `span`, so it fits
     }
 
     const fn times(self, other: Self) -> Self {

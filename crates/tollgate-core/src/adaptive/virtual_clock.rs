@@ -59,6 +59,26 @@ impl VirtualClock {
         Timestamp::from_nanos(u64::try_from(shown).unwrap_or(u64::MAX))
     }
 
+    /// What this clock showed at the real time `past`, at the earliest. Since the last change of pace that is exact;
+    /// before, it is taken to have gone at full pace, which is the most it does.
+    ///
+    /// ```
+    /// use tollgate_core::Timestamp;
+    /// use tollgate_core::adaptive::{Load, RateMultiplier, VirtualClock};
+    ///
+    /// let (mut clock, mut multiplier) = (VirtualClock::default(), RateMultiplier::new(100)?);
+    /// multiplier.observe(Load::High);
+    /// clock.set_pace(Timestamp::from_nanos(100), multiplier.pace());
+    /// let shown = [0, 90, 100, 105].map(|real| clock.at_earliest(Timestamp::from_nanos(real)).as_nanos());
+    /// assert_eq!(shown, [0, 90, 100, 104]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn at_earliest(&self, past: Timestamp) -> Timestamp {
+        let before = self.since.since(past);
+        let then = self.at(past.max(self.since)).as_nanos();
+        Timestamp::from_nanos(then.saturating_sub(before.get()))
+    }
+
     /// The real time it takes this clock, from the real time `now`, to go on by `wait`. Exact: a
     /// nanosecond earlier it does not show as much. No wait takes no time; one too long to tell is 584 years.
     ///

@@ -169,3 +169,34 @@ fn a_state_takes_the_memory_it_is_said_to() {
     assert_eq!([size_of::<Log>(), size_of::<Counts>()], [32, 40]);
     assert_eq!([size_of::<Waiting>(), size_of::<Permits>()], [40, 40]);
 }
+
+#[test]
+fn a_key_carried_to_another_clock_is_decided_there_as_it_would_have_been() {
+    let mut random = Random::new(2);
+    let queue = LeakyBucket::new(per_second(7), 9).unwrap();
+    for rule in [
+        Rule::from(bucket(7, 10)),
+        Rule::from(queue),
+        Rule::from(MaxWait::new(bucket(7, 3), span(S), 5).unwrap()),
+        Rule::from(MaxWait::new(queue, span(S), 5).unwrap()),
+        Rule::from(BurstCredits::new(per_second(3), per_second(10), 10).unwrap()),
+    ] {
+        assert!(rule.has_schedule());
+        for _ in 0..1000 {
+            let (mut state, from) = (State::default(), random.log_uniform(10 * S, 1 << 50));
+            for id in 0..random.below(20) {
+                let now = at(from - random.below(3 * S));
+                let _ = rule.decide(&mut state, PermitId(id), 1 + random.below(3), now);
+            }
+            let (mut carried, to) = (state.clone(), random.log_uniform(10 * S, 1 << 50));
+            rule.carry(&mut carried, at(from), at(to));
+            for _ in 0..10 {
+                let (later, cost) = (random.log_uniform(0, 2 * S), random.below(4));
+                let decide = |state: &State, now: u64| {
+                    rule.decide(&mut state.clone(), PermitId(0), cost, at(now + later))
+                };
+                assert_eq!(decide(&carried, to), decide(&state, from), "{rule:?}, {state:?}");
+            }
+        }
+    }
+}
