@@ -201,6 +201,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
+//! Rates follow the load where tiers have a [`Shed`] class: told what a control interval saw, a
+//! [`RateMultiplier`](crate::adaptive::RateMultiplier) says how much is left of them, and
+//! [`set_paces`](KeyedLimiter::set_paces) slows all limiters of a table by it. Nobody is handed anything by a change;
+//! tokens only come back more slowly, and windows let fewer pass:
+//!
+//! ```
+//! use tollgate::adaptive::{Load, RateMultiplier};
+//! use tollgate::{Clock, KeyedLimiter, Numbers, Rate, Shed, TokenBucket};
+//!
+//! let rule = TokenBucket::new(Rate::per_second(100)?, 10)?;
+//! let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
+//! let free = limiter.add_tiers(&[Numbers { rule: rule.into(), shed: Shed::Normal }])?[0];
+//! let _ = limiter.ask("acme").tier(free).cost(10).check();
+//!
+//! let mut multiplier = RateMultiplier::new(100)?; // not below a tenth
+//! multiplier.observe(Load::High);
+//! limiter.set_paces(&multiplier); // 80 a second from now on
+//! let wait = limiter.ask("acme").tier(free).check().retry_after().unwrap();
+//! assert_eq!(wait.to_string(), "12.5ms");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # 10. Bounds
 //!
 //! A table remembers ten million keys at most, or as many as [`max_keys`](crate::Builder::max_keys) says, in as many
@@ -272,5 +294,5 @@
 
 use crate::{
     AdaptiveLimiter, BurstCredits, Concurrency, FairSemaphore, FixedWindow, KeyedLimiter, LeakyBucket,
-    Limiter, MaxWait, Permit, Secret, SlidingCounter, SlidingLog, TokenBucket, WhenFull,
+    Limiter, MaxWait, Permit, Secret, Shed, SlidingCounter, SlidingLog, TokenBucket, WhenFull,
 };

@@ -1,6 +1,7 @@
 //! A limiter with a state for each key.
 
 mod builder;
+mod paces;
 mod request;
 mod tiers;
 mod together;

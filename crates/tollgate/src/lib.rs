@@ -23,6 +23,7 @@
 //! | places that are held | [`Concurrency`] and its [`Permit`]s |
 //! | slots that tenants share by weight | [`FairSemaphore`] |
 //! | as many in flight as goes well | [`AdaptiveLimiter`] |
+//! | rates that follow the load | [`KeyedLimiter::set_paces`] |
 //!
 //! The [guide] walks from one limiter to a hierarchy, says which algorithm to choose, and what happens at the edges.
 //! Rules and decisions are those of [`tollgate_core`], passed on from here.

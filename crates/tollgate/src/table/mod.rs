@@ -1,5 +1,6 @@
 //! One table for the states of any number of limiters.
 
+mod paced;
 mod prefetch;
 mod rules;
 mod segments;
@@ -9,6 +10,7 @@ mod slot;
 
 use std::sync::Arc;
 
+use tollgate_core::adaptive::Pace;
 use tollgate_core::{Decision, Outcome, PermitId, Plan, Rule, Status, Timestamp, Verdict, decide_all};
 
 pub(crate) use self::prefetch::Prefetcher;
@@ -188,6 +190,11 @@ impl Table {
         );
     }
 
+    /// Changes the paces of the shed classes from now on.
+    pub(crate) fn set_paces(&self, paces: [Pace; 3]) {
+        self.change_rules(|_| 0, |rules| rules.set_paces(paces, self.clock.now()));
+    }
+
     /// The rule that a tier was told to decide by.
     pub(crate) fn rule(&self, tier: TierId) -> Rule {
         self.rules.lock().numbers(tier).rule
@@ -276,6 +283,11 @@ impl Table {
     }
 
     #[cfg(test)]
+    pub(crate) fn are_paced(&self) -> bool {
+        self.rules.lock().are_paced()
+    }
+
+    #[cfg(test)]
     pub(crate) fn rule_sizes(&self) -> [usize; 2] {
         self.rules.lock().sizes()
     }
@@ -307,7 +319,7 @@ impl Table {
             rules.forget_unused(&self.used_numbers());
             if rules.is_full(added) {
                 // Keys that are no longer used stand in the way, and no request waits for this.
-                self.shards.iter().for_each(|shard| shard.0.lock().sweep(self.clock.now()));
+                self.sweep();
                 rules.forget_unused(&self.used_numbers());
             }
         }
@@ -319,6 +331,11 @@ impl Table {
         drop(current);
         self.lines.call_all();
         Some(result)
+    }
+
+    /// Forgets all keys that are no longer used.
+    pub(crate) fn sweep(&self) {
+        self.shards.iter().for_each(|shard| shard.0.lock().sweep(self.clock.now()));
     }
 
     /// The numbers of rules that keys were last charged by. Of those that are not in force it stays true while the

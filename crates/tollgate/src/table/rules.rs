@@ -1,20 +1,26 @@
 //! The rules a table decides by, and which of them are in force.
 
-use tollgate_core::Rule;
+use tollgate_core::adaptive::{Pace, VirtualClock};
+use tollgate_core::{Rule, Timestamp};
 
-use crate::Numbers;
+use super::paced::Paced;
+use crate::{Numbers, Shed};
 
 /// Rules by number. A key remembers the number of the rule it was last charged by, and is converted when it
 /// next meets another: changing a rule touches no key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    rules: Vec<Option<Rule>>, // the rule of number n stands at n - 1, as does what follows
+    rules: Vec<Option<Rule>>, // at their paces; that of number n stands at n - 1, as does what follows
     made: Vec<Made>,          // of no meaning where there is no rule
     free: Vec<u16>,           // the numbers that stand for no rule, so that none need be looked for
     current: Vec<u16>,        // the number of the rule in force, by tier; 0 where there is no tier
     free_tiers: Vec<TierId>,  // where there is none
+    clocks: Clocks,           // none until a pace was first changed
     crowded_at: usize,        // as many rules are worth looking for some that nobody uses
 }
+
+/// The time of each shed class, in a box: the way of most requests only looks whether there is any.
+type Clocks = Option<Box<[VirtualClock; 3]>>;
 
 /// What a rule was made of, and for whom.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +61,42 @@ impl Rules {
     #[inline]
     pub(crate) fn get(&self, number: u16) -> &Rule {
         self.rules[place(number)].as_ref().expect("a number that is in use")
+    }
+
+    /// Whether any class ever went at another pace than full.
+    #[inline]
+    pub(crate) const fn are_paced(&self) -> bool {
+        self.clocks.is_some()
+    }
+
+    /// The rule of a number, with the time of its class.
+    #[inline]
+    pub(crate) fn paced(&self, number: u16) -> Paced<'_> {
+        let rule = self.get(number);
+        let Some(clocks) = &self.clocks else { return Paced { rule, told: rule, clock: None } };
+        let Numbers { rule: told, shed } = &self.made[place(number)].numbers;
+        let is_real = *shed == Shed::Exempt || !told.has_schedule();
+        Paced { rule, told, clock: (!is_real).then(|| &clocks[*shed as usize]) }
+    }
+
+    /// Changes the paces of the shed classes from `now` on. None where they are what they were.
+    pub(crate) fn set_paces(&mut self, paces: [Pace; 3], now: Timestamp) -> Option<()> {
+        let clocks = self.clocks.clone().unwrap_or_default();
+        if paces == clocks.each_ref().map(VirtualClock::pace) {
+            return None;
+        }
+        let clocks = self.clocks.insert(clocks);
+        clocks.iter_mut().zip(paces).for_each(|(clock, pace)| clock.set_pace(now, pace));
+        for (rule, Made { numbers, .. }) in self.rules.iter_mut().zip(&self.made) {
+            *rule = rule.and(Some(numbers.rule.at_pace(paces[numbers.shed as usize])));
+        }
+        Some(())
+    }
+
+    /// A rule as it is decided by at the pace of its class.
+    fn at_pace(&self, numbers: Numbers) -> Rule {
+        let pace = self.clocks.as_ref().map_or(Pace::FULL, |clocks| clocks[numbers.shed as usize].pace());
+        numbers.rule.at_pace(pace)
     }
 
     /// What a tier was told to decide by.
@@ -154,16 +196,17 @@ impl Rules {
 
     /// Gives a rule that comes into force a number.
     fn add(&mut self, numbers: Numbers, tier: TierId) -> Option<u16> {
+        let rule = Some(self.at_pace(numbers));
         let made = Made { numbers, tier, standing: Standing::InForce };
         if let Some(number) = self.free.pop() {
-            self.rules[place(number)] = Some(numbers.rule);
+            self.rules[place(number)] = rule;
             self.made[place(number)] = made;
             return Some(number);
         }
         if self.rules.len() == MOST_RULES {
             return None;
         }
-        self.rules.push(Some(numbers.rule));
+        self.rules.push(rule);
         self.made.push(made);
         Some(self.rules.len() as u16)
     }

@@ -68,6 +68,7 @@ impl Shard {
         let number = self.rules.current(ask.tier);
         // The way of nearly all requests, with nothing in it that they do not need.
         if let Rule::TokenBucket(rule) = self.rules.get(number)
+            && !self.rules.are_paced()
             && let Some(slot) = self.segments.find_mut(ask.hash)
             && slot.rule() == number
         {
@@ -85,8 +86,8 @@ impl Shard {
         {
             let rule = rules.get(number);
             if read(slab, slot, rule, |state| rule.heap_growth(state, ask.cost)) <= most {
-                let permit = ask.permit.unwrap_or(PermitId(0));
-                return edit(slab, slot, rule, |state| rule.decide(state, permit, ask.cost, now));
+                let (paced, permit) = (rules.paced(number), ask.permit.unwrap_or(PermitId(0)));
+                return edit(slab, slot, rule, |state| paced.decide(state, permit, ask.cost, now));
             }
         }
         self.decide(ask, now, |outcome| outcome)
@@ -152,7 +153,7 @@ impl Shard {
 
     /// [`test`](Self::test), wherever the charge would go.
     fn test_alone(&self, ask: &Ask, now: Timestamp) -> Outcome {
-        let rule = self.rules.get(self.rules.current(ask.tier));
+        let rule = self.rules.paced(self.rules.current(ask.tier));
         match self.segments.find(ask.hash) {
             Some(slot) => self.read_as(ask, slot, now, |state| rule.test(state, ask.cost, now)),
             None => rule.test(&State::Unused, ask.cost, now),
@@ -191,10 +192,10 @@ impl Shard {
         self.convert(ask, now);
         let number = self.rules.current(ask.tier);
         let Self { segments, slab, users, rules, .. } = self;
-        let rule = rules.get(number);
+        let rule = rules.paced(number);
         let permit = ask.permit.unwrap_or(PermitId(0));
         if let Some(slot) = segments.find_mut(ask.hash) {
-            return edit(slab, slot, rule, |state| rule.spend(state, permit, ask.cost, now));
+            return edit(slab, slot, rule.rule, |state| rule.spend(state, permit, ask.cost, now));
         }
         let mut state = State::Unused;
         rule.spend(&mut state, permit, ask.cost, now);
@@ -213,7 +214,7 @@ impl Shard {
 
     /// How a key stands.
     pub(crate) fn status(&self, ask: &Ask, now: Timestamp) -> Status {
-        let current = self.rules.get(self.rules.current(ask.tier));
+        let current = self.rules.paced(self.rules.current(ask.tier));
         match self.segments.find(ask.hash) {
             None => current.status(&State::Unused, now),
             Some(slot) => self.read_as(ask, slot, now, |state| current.status(state, now)),
@@ -228,7 +229,7 @@ impl Shard {
     /// Gives back what was charged, as far as it still counts. How much that is.
     pub(crate) fn refund(&mut self, ask: &Ask, charged: Timestamp, now: Timestamp) -> u64 {
         let Some(slot) = self.segments.find(ask.hash) else { return 0 };
-        let rule = self.rules.get(self.rules.current(ask.tier));
+        let rule = self.rules.paced(self.rules.current(ask.tier));
         // Under other numbers than it was charged by, a key that gets nothing back stays as it is.
         if slot.rule() != self.rules.current(ask.tier)
             && self.read_as(ask, slot, now, |state| rule.refund(&mut state.clone(), ask.cost, charged, now))
@@ -238,9 +239,9 @@ impl Shard {
         }
         self.convert(ask, now);
         let Self { segments, slab, rules, .. } = self;
-        let rule = rules.get(rules.current(ask.tier));
+        let rule = rules.paced(rules.current(ask.tier));
         let Some(slot) = segments.find_mut(ask.hash) else { return 0 };
-        edit(slab, slot, rule, |state| rule.refund(state, ask.cost, charged, now))
+        edit(slab, slot, rule.rule, |state| rule.refund(state, ask.cost, charged, now))
     }
 
     /// Takes a permit back. False if it was not held any more.
@@ -291,12 +292,12 @@ impl Shard {
     #[inline]
     fn read_as<T>(&self, ask: &Ask, slot: &Slot, now: Timestamp, reader: impl FnOnce(&State) -> T) -> T {
         let number = self.rules.current(ask.tier);
-        let (old, new) = (self.rules.get(slot.rule()), self.rules.get(number));
         if slot.rule() == number {
-            return read(&self.slab, slot, new, reader);
+            return read(&self.slab, slot, self.rules.get(number), reader);
         }
-        let mut state = read(&self.slab, slot, old, Clone::clone);
-        new.convert(old, &mut state, now);
+        let (old, new) = (self.rules.paced(slot.rule()), self.rules.paced(number));
+        let mut state = read(&self.slab, slot, old.rule, Clone::clone);
+        new.convert(&old, &mut state, now);
         reader(&state)
     }
 
@@ -305,15 +306,15 @@ impl Shard {
         let Self { segments, slab, users, rules, .. } = self;
         let number = rules.current(ask.tier);
         let Some(slot) = segments.find_mut(ask.hash).filter(|slot| slot.rule() != number) else { return };
-        let (old, new) = (rules.get(slot.rule()), rules.get(number));
-        let mut state = read(slab, slot, old, Clone::clone);
+        let (old, new) = (rules.paced(slot.rule()), rules.paced(number));
+        let mut state = read(slab, slot, old.rule, Clone::clone);
         free(slab, users, rules, slot);
-        new.convert(old, &mut state, now);
+        new.convert(&old, &mut state, now);
         slot.set_rule(number);
         users.add(number);
         slot.word = match state {
             State::Bucket(tat) => tat.to_bits(),
-            State::Unused if is_word(new) => Tat::default().to_bits(),
+            State::Unused if is_word(new.rule) => Tat::default().to_bits(),
             state => slab.add(state),
         };
     }
@@ -373,8 +374,8 @@ fn free(slab: &mut Slab, users: &mut Users, rules: &Rules, slot: &Slot) {
 
 /// Whether a slot is no longer used; if so, what it kept is given back.
 fn reclaim(slab: &mut Slab, users: &mut Users, rules: &Rules, slot: &Slot, now: Timestamp) -> bool {
-    let rule = rules.get(slot.rule());
-    let unused = is_abandoned(rules, slot) || read(slab, slot, rule, |state| rule.is_unused(state, now));
+    let rule = rules.paced(slot.rule());
+    let unused = is_abandoned(rules, slot) || read(slab, slot, rule.rule, |state| rule.is_unused(state, now));
     if unused {
         free(slab, users, rules, slot);
     }

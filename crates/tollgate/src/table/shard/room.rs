@@ -141,9 +141,10 @@ impl Shard {
                 continue;
             }
             let rule = self.rules.get(slot.rule());
+            let paced = self.rules.paced(slot.rule());
             let (status, unused) = read(&self.slab, slot, rule, |state| {
-                let status = rule.status(state, now);
-                (status, status.reset_after.is_zero() && rule.is_unused(state, now))
+                let status = paced.status(state, now);
+                (status, status.reset_after.is_zero() && paced.is_unused(state, now))
             });
             if unused || is_abandoned(&self.rules, slot) {
                 return Some((*slot, false));

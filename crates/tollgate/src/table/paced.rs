@@ -1,0 +1,93 @@
+//! A rule at the pace of its shed class.
+
+use tollgate_core::adaptive::VirtualClock;
+use tollgate_core::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Timestamp};
+
+/// A rule as it is decided by at the pace of its class. Times and waits are those of the real clock here; a schedule
+/// is kept by the clock of its class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paced<'a> {
+    pub(crate) rule: &'a Rule,                  // with what is left of its limit
+    pub(super) told: &'a Rule,                  // at full pace
+    pub(super) clock: Option<&'a VirtualClock>, // none where it goes by the real one
+}
+
+impl Paced<'_> {
+    #[inline]
+    pub(crate) fn test(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
+        self.really(self.rule.test(state, cost, self.time(now)), cost, now)
+    }
+
+    #[inline]
+    pub(crate) fn spend(&self, state: &mut State, permit: PermitId, cost: u64, now: Timestamp) {
+        self.rule.spend(state, permit, cost, self.time(now));
+    }
+
+    #[inline]
+    pub(crate) fn decide(&self, state: &mut State, permit: PermitId, cost: u64, now: Timestamp) -> Decision {
+        let Decision { outcome, status } = self.rule.decide(state, permit, cost, self.time(now));
+        Decision { outcome: self.really(outcome, cost, now), status: self.really_status(status, now) }
+    }
+
+    #[inline]
+    pub(crate) fn status(&self, state: &State, now: Timestamp) -> Status {
+        self.really_status(self.rule.status(state, self.time(now)), now)
+    }
+
+    #[inline]
+    pub(crate) fn is_unused(&self, state: &State, now: Timestamp) -> bool {
+        self.rule.is_unused(state, self.time(now))
+    }
+
+    /// A charge is taken to be as old as it can be where the pace has changed since: too old, rather than too young.
+    pub(crate) fn refund(&self, state: &mut State, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
+        let charged = self.clock.map_or(charged, |clock| clock.at_earliest(charged));
+        self.rule.refund(state, cost, charged, self.time(now))
+    }
+
+    /// Brings a key under this rule that was last charged by `old`: what it has left stays.
+    ///
+    /// It goes from rule to rule as at full pace. A `max_wait` that is shorter at a pace says nothing about how much
+    /// was owed before the pace fell.
+    pub(crate) fn convert(&self, old: &Self, state: &mut State, now: Timestamp) {
+        let (from, to) = (old.time(now), self.time(now));
+        if from != to {
+            old.told.carry(state, from, to);
+        }
+        self.told.convert(old.told, state, to);
+    }
+
+    /// The time it is decided at.
+    #[inline]
+    fn time(&self, now: Timestamp) -> Timestamp {
+        self.clock.map_or(now, |clock| clock.at(now))
+    }
+
+    #[inline]
+    fn wait(&self, wait: Nanos, now: Timestamp) -> Nanos {
+        match self.clock {
+            Some(clock) if !wait.is_zero() => clock.real_wait(now, wait),
+            _ => wait,
+        }
+    }
+
+    #[inline]
+    fn really(&self, outcome: Outcome, cost: u64, now: Timestamp) -> Outcome {
+        match outcome {
+            Outcome::Allow { delay } => Outcome::Allow { delay: self.wait(delay, now) },
+            Outcome::Deny { retry: Retry::After(wait) } => {
+                Outcome::Deny { retry: Retry::After(self.wait(wait, now)) }
+            }
+            // More than is left of a window's limit may pass when the load has gone, which nobody knows.
+            Outcome::Deny { retry: Retry::Never } if cost <= self.told.capacity() => {
+                Outcome::Deny { retry: Retry::Unknown }
+            }
+            outcome @ Outcome::Deny { .. } => outcome,
+        }
+    }
+
+    #[inline]
+    fn really_status(&self, status: Status, now: Timestamp) -> Status {
+        Status { reset_after: self.wait(status.reset_after, now), ..status }
+    }
+}
