@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tollgate::{Clock, KeyedLimiter, Limiter, Rate, TokenBucket};
+use tollgate::adaptive::{Load, RateMultiplier};
+use tollgate::{Clock, KeyedLimiter, Limiter, Numbers, Rate, Shed, TokenBucket};
 use tollgate_testkit::Random;
 
 const THREADS: u64 = 4;
@@ -99,5 +100,39 @@ fn threads_on_overlapping_plans_charge_all_limits_or_none() {
             );
         }
         assert_eq!(total, 1500, "round {round}: so many asked that the widest limit is spent");
+    }
+}
+
+#[test]
+fn other_paces_and_limiters_that_come_and_go_hand_out_nothing_to_threads() {
+    for round in 0..5 {
+        let limiter = limiter(10_000);
+        let rule = limiter.rule_of(limiter.base_tier());
+        let tier = limiter.add_tiers(&[Numbers { rule, shed: Shed::Normal }]).unwrap()[0];
+        let admitted = AtomicU64::new(0);
+        let _ = limiter.ask("one").tier(tier).check(); // unused, it would be full in any class
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let allowed = limiter.ask("one").tier(tier).check().is_allowed();
+                        admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
+                    }
+                });
+            }
+            let (limiter, mut random) = (&limiter, Random::new(round));
+            scope.spawn(move || {
+                let mut multiplier = RateMultiplier::new(100).unwrap();
+                for _ in 0..1000 {
+                    multiplier.observe(*random.pick(&[Load::High, Load::Low]));
+                    limiter.set_paces(&multiplier);
+                    let shed = *random.pick(&[Shed::Exempt, Shed::Normal, Shed::First]);
+                    KeyedLimiter::set_tiers(&[(limiter, tier, Numbers { rule, shed })]).unwrap();
+                    let another = limiter.another(rule).unwrap();
+                    assert_eq!(another.check("one").status.remaining, 9999);
+                }
+            });
+        });
+        assert_eq!(admitted.into_inner(), 9999, "round {round}");
     }
 }

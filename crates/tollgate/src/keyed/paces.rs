@@ -10,7 +10,11 @@ impl KeyedLimiter {
     ///
     /// A bucket's rate is multiplied, and its burst unchanged; the tokens that a key has stay what they are, so that
     /// a change hands out nothing. Waits are told in real time, as they are if the pace stays; a `max_wait` stays the
-    /// time that somebody is held. Of a window the limit is multiplied. Concurrency limits stay as they are.
+    /// time that somebody is held. Of a window the limit is multiplied; a cost above what is left of it is denied with
+    /// [`Retry::Unknown`](crate::Retry::Unknown). Concurrency limits stay as they are.
+    ///
+    /// A key goes by the class that last charged it: where its tier is put into another, or it is asked for under
+    /// another tier, that class' pace holds for it from its next charge on.
     ///
     /// ```
     /// use std::time::Duration;

@@ -73,8 +73,8 @@ pub enum Shed {
 }
 
 impl KeyedLimiter {
-    /// Adds a set of numbers for some of the keys. They should be of the same algorithm: under another, a key starts
-    /// afresh.
+    /// Adds a set of numbers for some of the keys, which are never slowed under load. They should be of the same
+    /// algorithm: under another, a key starts afresh.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -138,7 +138,8 @@ impl KeyedLimiter {
         self.set_tier(self.tier, rule)
     }
 
-    /// Changes the numbers of a tier, as [`set_rule`](Self::set_rule) does those of the limiter.
+    /// Changes the rule of a tier, as [`set_rule`](Self::set_rule) does that of the limiter. It stays in its [`Shed`]
+    /// class.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -215,7 +216,8 @@ impl KeyedLimiter {
         self.tier
     }
 
-    /// The rule in force for a tier, such as for a header that tells the limit.
+    /// The rule in force for a tier, such as for a header that tells the limit: as it was told, at whatever pace it
+    /// goes ([`set_paces`](Self::set_paces)).
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -257,3 +259,6 @@ impl std::fmt::Display for TooManyRules {
 }
 
 impl std::error::Error for TooManyRules {}
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,11 @@ impl Shard {
         {
             let rule = rules.get(number);
             if read(slab, slot, rule, |state| rule.heap_growth(state, ask.cost)) <= most {
-                let (paced, permit) = (rules.paced(number), ask.permit.unwrap_or(PermitId(0)));
+                let permit = ask.permit.unwrap_or(PermitId(0));
+                if !rules.are_paced() {
+                    return edit(slab, slot, rule, |state| rule.decide(state, permit, ask.cost, now));
+                }
+                let paced = rules.paced(number);
                 return edit(slab, slot, rule, |state| paced.decide(state, permit, ask.cost, now));
             }
         }

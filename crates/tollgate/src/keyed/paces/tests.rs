@@ -311,6 +311,29 @@ fn a_plan_asks_each_limit_at_its_own_time() {
 }
 
 #[test]
+fn whoever_waits_hears_of_another_pace() {
+    use futures_lite::future::{block_on, poll_once};
+    use std::pin::pin;
+
+    let (limiter, [_, normal, _]) = classes(bucket(1, 1));
+    limiter.set_paces(&multiplier(20, 0)); // at a tenth
+    block_on(async {
+        let request = limiter.ask("acme").tier(normal);
+        assert!(request.check().is_allowed());
+        let mut waits = pin!(request.until_ready());
+        assert!(poll_once(waits.as_mut()).await.is_none());
+        limiter.clock().advance(Duration::from_secs(5)); // half a token
+        assert!(poll_once(waits.as_mut()).await.is_none());
+        limiter.set_paces(&multiplier(0, 0));
+        assert!(poll_once(waits.as_mut()).await.is_none());
+        limiter.clock().advance(Duration::from_millis(499));
+        assert!(poll_once(waits.as_mut()).await.is_none());
+        limiter.clock().advance(Duration::from_millis(1));
+        assert!(poll_once(waits.as_mut()).await.is_some());
+    });
+}
+
+#[test]
 fn what_is_given_back_is_what_was_taken() {
     let (limiter, [_, normal, _]) = classes(bucket(100, 10));
     let ask = |cost| limiter.ask("acme").tier(normal).cost(cost);
