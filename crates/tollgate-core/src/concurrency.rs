@@ -155,6 +155,20 @@ impl Concurrency {
         self.limit
     }
 
+    /// How long a permit holds that nobody gives back. None for as long as it takes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::Concurrency;
+    ///
+    /// assert_eq!(Concurrency::new(5, None)?.lease(), None);
+    /// assert_eq!(Concurrency::new(5, Some(Duration::from_secs(30)))?.lease().unwrap(), Duration::from_secs(30));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub const fn lease(&self) -> Option<Nanos> {
+        self.lease
+    }
+
     /// Refuses a cost that could never pass, for those who know costs when they build rules.
     ///
     /// ```

@@ -6,6 +6,7 @@ mod engine;
 mod fault;
 mod headers;
 mod keys;
+mod path;
 mod policy;
 mod problem;
 mod quantity;
@@ -20,6 +21,7 @@ pub use engine::{
 };
 pub use fault::{Fault, Faults};
 pub use headers::headers;
+pub use path::normal_path;
 pub use policy::{
     Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, FairQueue, Gateway, Headers, Identity,
     Ietf, KeyPart, Limit, Listen, Match, Memory, OnError, Policy, Record, Redis, Slots, Store, Tenant, Tier,

@@ -87,6 +87,30 @@ pub(crate) fn factor(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "write a factor as 10x".into())
 }
 
+/// A rate as it is written: what [`rate`] reads.
+pub(crate) fn rate_text(rate: Rate) -> String {
+    let period = duration_text(rate.period());
+    let unit = match period.as_str() {
+        "1s" => "s",
+        "1min" => "min",
+        "1h" => "h",
+        "1d" => "day",
+        other => other,
+    };
+    format!("{}/{unit}", rate.tokens())
+}
+
+/// A time as it is written, in the largest unit that makes it a whole number: what [`duration`] reads.
+pub(crate) fn duration_text(span: Duration) -> String {
+    let nanos = span.as_nanos();
+    let units =
+        ["d", "h", "min", "s", "ms", "us", "ns"].map(|name| (name, u128::from(unit(name).unwrap_or(1))));
+    let fits = |(_, unit): &&(&str, u128)| nanos >= *unit && nanos.is_multiple_of(*unit);
+    // Nobody says 1440min for a day, but 90s rather than 1min30s, and 60s where it says so.
+    let (name, unit) = units.iter().find(fits).copied().unwrap_or(("s", 1_000_000_000));
+    format!("{}{name}", nanos / unit)
+}
+
 fn prefix(text: &str, belongs: impl Fn(char) -> bool) -> &str {
     text.find(|c| !belongs(c)).map_or(text, |end| &text[..end])
 }
@@ -165,6 +189,16 @@ mod tests {
             assert_eq!(count(text), Ok(expected), "{text}");
         }
         assert_eq!(factor("10x"), Ok(10));
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_it_was() {
+        for text in ["5/s", "100/min", "1000/h", "5000/day", "1/30d", "3/500ms", "7/90s"] {
+            assert_eq!(rate_text(rate(text).unwrap().rate), text);
+        }
+        for text in ["1min", "90s", "36h", "30d", "250us", "1ns", "0s"] {
+            assert_eq!(duration_text(duration(text).unwrap()), text);
+        }
     }
 
     #[test]

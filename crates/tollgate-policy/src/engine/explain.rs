@@ -1,10 +1,10 @@
 //! Which limits apply to a request, why, and what would be decided.
 
-use tollgate::{Decision, Timestamp};
+use tollgate::{Decision, Outcome, Rule, Timestamp};
 
 use super::Request;
 use super::in_force::{InForce, TierId};
-use super::plan;
+use super::{Reason, plan};
 use crate::policy::{Limit, WhenMissing};
 
 /// Every limit of a policy, as it looks at one request.
@@ -33,6 +33,18 @@ pub struct Explained<'a> {
     pub capacity: u64,
     /// What it would decide, and how the key stands: nothing was charged.
     pub decision: Decision,
+    is_missing: bool, // an attribute of its key, without which it denies
+}
+
+impl Explained<'_> {
+    /// Why it would deny.
+    pub fn reason(&self) -> Option<Reason> {
+        let Outcome::Deny { retry } = self.decision.outcome else { return None };
+        if self.is_missing {
+            return Some(Reason::MissingAttribute);
+        }
+        Some(Reason::of(retry, matches!(self.limit.rule, Rule::Concurrency(_))))
+    }
 }
 
 impl<'a> Explanation<'a> {
@@ -67,10 +79,10 @@ impl<'a> Explanation<'a> {
             let numbers = in_force.numbers_of(place, tenant, tier);
             let key = limit.shared_key(&values);
             let mut decision = limit.ask(numbers, &key).cost(cost).preview_at(now);
-            let is_denied =
-                limit.policy.when_missing == WhenMissing::Deny && limit.missing(&values).is_some();
-            if is_denied && cost > 0 {
-                decision.outcome = tollgate::Outcome::NEVER;
+            let denies = limit.policy.when_missing == WhenMissing::Deny && limit.missing(&values).is_some();
+            let is_missing = denies && cost > 0;
+            if is_missing {
+                decision.outcome = Outcome::NEVER;
             }
             Explained {
                 limit: &limit.policy,
@@ -78,6 +90,7 @@ impl<'a> Explanation<'a> {
                 why,
                 capacity: limit.numbers(numbers).rule.capacity(),
                 decision,
+                is_missing,
                 key: key.to_vec(),
             }
         };

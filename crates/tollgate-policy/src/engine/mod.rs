@@ -320,6 +320,11 @@ impl PolicyInForce<'_> {
         Some(limit.reset(&limit.shared_key(&values)))
     }
 
+    /// Whether the policy looks at an attribute of this name.
+    pub fn looks_at(&self, attribute: &str) -> bool {
+        self.in_force.names.place(attribute).is_some()
+    }
+
     /// The attributes that the policy looks at.
     pub fn attributes(&self) -> impl Iterator<Item = &str> {
         self.in_force.names.iter()

@@ -51,7 +51,7 @@ impl Pressure {
     fn set(&self, multiplier: &RateMultiplier, limiter: &KeyedLimiter) {
         if self.pace.swap(multiplier.pace().billionths(), Ordering::Relaxed) != multiplier.pace().billionths()
         {
-            let _ = (limiter, multiplier); // WAIT
+            limiter.set_paces(multiplier);
         }
     }
 }

@@ -131,7 +131,12 @@ impl<'a> Verdict<'a> {
     }
 
     fn view<'v>(&'v self, entry: &'v Entry<'a>) -> LimitVerdict<'v, 'a> {
-        LimitVerdict { in_force: self.in_force.limit(entry.limit), entry, now: self.now }
+        LimitVerdict {
+            in_force: self.in_force.limit(entry.limit),
+            entry,
+            now: self.now,
+            reduced: self.reduced,
+        }
     }
 }
 
@@ -150,6 +155,7 @@ pub struct LimitVerdict<'v, 'a> {
     in_force: &'v LimitInForce,
     entry: &'v Entry<'a>,
     now: Timestamp,
+    reduced: bool,
 }
 
 impl<'v, 'a> LimitVerdict<'v, 'a> {
@@ -194,6 +200,8 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         if self.entry.is_missing {
             return Some(Reason::MissingAttribute);
         }
+        // A window with a limit that is reduced for now cannot tell when it will be what it was.
+        let retry = if self.reduced && retry == Retry::Unknown { Retry::After(Nanos::ZERO) } else { retry };
         Some(Reason::of(retry, self.in_force.is_concurrency))
     }
 

@@ -9,6 +9,7 @@ use super::matching::Match;
 use super::numbers::{Algorithm, Holding, Numbers};
 use crate::fault::Fault;
 use crate::keys;
+use crate::quantity::duration_text;
 use crate::reader::{Reader, Section, quoted};
 use crate::yaml::{self, Node};
 
@@ -142,6 +143,17 @@ impl Limit {
         } else {
             None
         }
+    }
+
+    /// Its numbers, each with its name, as the file would have them: of a tier, or of all.
+    pub fn numbers(&self, tier: Option<&str>) -> Vec<(&'static str, String)> {
+        let numbers = tier.and_then(|tier| self.tier_numbers.get(tier)).unwrap_or(&self.numbers);
+        let mut pairs = numbers.pairs();
+        if let Some(Holding { max_wait, max_waiting }) = self.holding {
+            pairs.push(("max_wait", duration_text(max_wait)));
+            pairs.push(("max_waiting", max_waiting.to_string()));
+        }
+        pairs
     }
 
     /// What the algorithm is called in the file.

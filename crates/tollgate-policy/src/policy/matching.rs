@@ -36,6 +36,13 @@ impl Match {
         Self(conditions)
     }
 
+    /// Each attribute it looks at, with the patterns of which one must match.
+    pub fn patterns(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
+        self.0.iter().map(|condition| {
+            (condition.attribute.as_str(), condition.patterns.iter().map(|pattern| pattern.0.as_str()))
+        })
+    }
+
     pub(crate) fn conditions(&self) -> &[Condition] {
         &self.0
     }

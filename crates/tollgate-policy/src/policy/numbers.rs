@@ -224,6 +224,33 @@ impl Numbers {
         }
     }
 
+    /// Each number with its name, as the file would have it.
+    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+        let time = |span: Option<Duration>| span.map(quantity::duration_text);
+        let count = |count: Option<u64>| count.map(|count| count.to_string());
+        let peak = self.peak.map(|peak| match peak {
+            Peak::Times(times) => format!("{times}x"),
+            Peak::Rate(rate) => quantity::rate_text(rate),
+        });
+        let burst = if self.rate.is_some() && self.peak.is_none() && self.queue.is_none() {
+            self.burst().ok()
+        } else {
+            None
+        };
+        let pairs = [
+            ("rate", self.rate.map(|rate| quantity::rate_text(rate.rate))),
+            ("burst", count(burst)),
+            ("queue", count(self.queue)),
+            ("limit", count(self.limit)),
+            ("window", time(self.window)),
+            ("peak", peak),
+            ("burst_for", time(self.burst_for)),
+            ("credits", count(self.credits)),
+            ("lease", time(self.lease)),
+        ];
+        pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
     /// Refuses numbers in a tier or of a tenant that this algorithm does not have.
     pub(crate) fn require_of(reader: &Reader<'_>, algorithm: Algorithm, section: &Section<'_>) {
         for key in keys::NUMBERS {

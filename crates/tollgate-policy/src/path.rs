@@ -1,0 +1,97 @@
+//! A path as applications see it, whatever way it was written.
+//!
+//! `/api/%74rips`, `/api//trips` and `/x/../api/trips` reach the same handler as `/api/trips` in most applications. If they did
+//! not match the same limits, anybody could walk round them.
+
+use std::borrow::Cow;
+
+/// The path of a request target, decoded and without detours: the query is cut off, escapes are resolved but for `%2F`,
+/// slashes merged, `.` and `..` followed.
+///
+/// ```
+/// use tollgate_policy::normal_path;
+///
+/// assert_eq!(normal_path("/api/trips?page=2"), "/api/trips");
+/// assert_eq!(normal_path("//api/./x/../%74rips"), "/api/trips");
+/// ```
+pub fn normal_path(target: &str) -> Cow<'_, str> {
+    let path = target.find(['?', '#']).map_or(target, |end| &target[..end]);
+    let is_plain =
+        !path.contains('%') && !path.contains("//") && !path.contains("/.") && path.starts_with('/');
+    if is_plain {
+        return Cow::Borrowed(path);
+    }
+    let decoded = decode(path);
+    let mut segments: Vec<&str> = Vec::new();
+    let mut is_open = true; // whether the path ends in a slash
+    for segment in decoded.split('/') {
+        is_open = matches!(segment, "" | "." | "..");
+        match segment {
+            "" | "." => {}
+            ".." => _ = segments.pop(),
+            segment => segments.push(segment),
+        }
+    }
+    let slash = if is_open && !segments.is_empty() { "/" } else { "" };
+    Cow::Owned(format!("/{}{slash}", segments.join("/")))
+}
+
+/// Resolves escapes. A slash stays escaped, since it does not separate; what is no escape or no text stays as it is.
+fn decode(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path);
+    }
+    let bytes = path.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let escape = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        let byte = escape
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        match byte {
+            Some(b'/') => decoded.extend_from_slice(b"%2F"),
+            Some(byte) => decoded.push(byte),
+            None => decoded.push(bytes[at]),
+        }
+        at += if byte.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8(decoded).map_or(Cow::Borrowed(path), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_write_a_path_is_one_path() {
+        for (target, expected) in [
+            ("/api/trips", "/api/trips"),
+            ("/api/trips/", "/api/trips/"),
+            ("/api/trips?x=/../y", "/api/trips"),
+            ("/api/trips#x", "/api/trips"),
+            ("/api/%74rips", "/api/trips"),
+            ("/api/%74%72%69%70%73", "/api/trips"),
+            ("//api///trips", "/api/trips"),
+            ("/api/./trips", "/api/trips"),
+            ("/x/../api/trips", "/api/trips"),
+            ("/x/%2e%2E/api/trips", "/api/trips"),
+            ("/../../api/trips", "/api/trips"),
+            ("/api/trips/..", "/api/"),
+            ("/api/trips/.", "/api/trips/"),
+            ("/a%2Fb", "/a%2Fb"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/caf%C3%A9", "/café"),
+            ("/caf%E9", "/caf%E9"), // no text
+            ("/100%", "/100%"),
+            ("/%zz", "/%zz"),
+            ("/%2", "/%2"),
+            ("", "/"),
+            ("/", "/"),
+            ("*", "/*"),
+            ("/.well-known/x", "/.well-known/x"),
+        ] {
+            assert_eq!(normal_path(target), expected, "{target}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::commands;
+
+/// Every request pays a toll in tokens: a rate limiter for every place that needs one.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service: decide requests over HTTP
+    Serve(Serve),
+    /// Validate a policy file and print its limits as a table
+    Check {
+        /// The policy file
+        file: PathBuf,
+        /// The policy in force now: also say what becomes of each of its limits
+        #[arg(long, value_name = "OLD")]
+        against: Option<PathBuf>,
+    },
+    /// Say which limits apply to a request, why, and what would be decided
+    Explain {
+        /// The policy file
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// What the request costs, if not what the policy says
+        #[arg(long)]
+        cost: Option<u64>,
+        /// What is known of the request, such as tenant=acme path=/api/trips
+        #[arg(value_name = "ATTR=VALUE", value_parser = attribute)]
+        attributes: Vec<(String, String)>,
+    },
+    /// Print the JSON schema of the policy file, for editors
+    Schema,
+}
+
+/// How to run the service.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// The policy file; without one, a built-in policy to try things with
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Add lively synthetic traffic from a dozen tenants
+    #[arg(long)]
+    pub(crate) demo: bool,
+    /// How log lines look: text on a terminal, JSON elsewhere, unless told
+    #[arg(long, value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
+    /// The least important lines that are logged
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log_level: tracing::Level,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Runs the command that was asked for. 0: done, 1: what it was given is refused, 2: wrong usage.
+pub(crate) fn run() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(options) => crate::serve::run(&options),
+        Command::Check { file, against } => commands::check::run(&file, against.as_deref()),
+        Command::Explain { config, cost, attributes } => commands::explain::run(&config, cost, &attributes),
+        Command::Schema => {
+            print!("{}", tollgate_policy::schema());
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refused) => {
+            eprintln!("{refused}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write an attribute as name=value, such as tenant=acme".to_owned()),
+    }
+}

@@ -1,0 +1,84 @@
+//! Who asked the proxy, and what for.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, header};
+use tollgate_policy::{Policy, PolicyInForce, normal_path};
+
+use crate::http::LONGEST_TEXT;
+
+/// The request that a proxy asks about.
+pub(crate) struct Original<'r> {
+    method: &'r str,
+    path: Cow<'r, str>,
+    host: Option<&'r str>,
+    ip: String,
+    headers: &'r HeaderMap,
+}
+
+impl<'r> Original<'r> {
+    /// Reads what the proxy says of it. Of a peer that is none of ours nothing is believed: it is then the request itself
+    /// that is asked about.
+    pub(crate) fn read(policy: &Policy, request: &'r Request<Body>, peer: IpAddr) -> Self {
+        let client_ip = &policy.identity.client_ip;
+        let headers = request.headers();
+        let is_trusted = client_ip.trusts(peer);
+        let told = |names: &[&str]| names.iter().filter(|_| is_trusted).find_map(|name| text(headers, name));
+        let target = told(&["x-forwarded-uri", "x-original-uri", "x-original-url"]);
+        let lines = headers.get_all(client_ip.header_name()).iter().filter_map(|value| value.to_str().ok());
+        Self {
+            method: told(&["x-forwarded-method", "x-original-method"]).unwrap_or(request.method().as_str()),
+            path: normal_path(target.map_or(request.uri().path(), without_origin)),
+            host: told(&["x-forwarded-host"]).or_else(|| text(headers, header::HOST.as_str())),
+            ip: client_ip.attribute(client_ip.client(peer, lines)),
+            headers,
+        }
+    }
+
+    /// What the policy looks at.
+    pub(crate) fn attributes<'a>(&'a self, policy: &'a PolicyInForce<'_>) -> Vec<(&'a str, Cow<'a, str>)> {
+        let identity = &policy.identity;
+        let from = |source: &Option<String>| {
+            source.as_deref().and_then(|source| self.header(source)).filter(|value| !value.is_empty())
+        };
+        let known = [
+            ("tenant", from(&identity.tenant)),
+            ("user", from(&identity.user)),
+            ("ip", Some(Cow::from(&self.ip))),
+            ("method", Some(self.method.into())),
+            ("path", Some((&*self.path).into())),
+            ("host", self.host.map(Cow::from)),
+        ];
+        let known = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let headers = policy.attributes().filter_map(|name| Some((name, self.header(name)?)));
+        known.chain(headers).map(|(name, value)| (name, cut(value))).collect()
+    }
+
+    /// The value of an attribute that names a header, such as `header.x-api-key`.
+    fn header(&self, attribute: &str) -> Option<Cow<'_, str>> {
+        let value = self.headers.get(attribute.strip_prefix("header.")?)?;
+        Some(String::from_utf8_lossy(value.as_bytes()))
+    }
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
+}
+
+/// The path of a target that may be a whole URL.
+fn without_origin(target: &str) -> &str {
+    match target.split_once("://") {
+        Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |path| &rest[path..]),
+        _ => target,
+    }
+}
+
+/// As much of a value as is counted by. Longer ones are nobody's name.
+fn cut(value: Cow<'_, str>) -> Cow<'_, str> {
+    if value.len() <= LONGEST_TEXT {
+        return value;
+    }
+    Cow::Owned(value[..value.floor_char_boundary(LONGEST_TEXT)].to_owned())
+}

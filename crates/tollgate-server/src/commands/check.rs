@@ -1,0 +1,96 @@
+//! `tollgate check`: whether a policy file is right, and what stands in it.
+
+use std::path::Path;
+
+use tollgate_policy::{Limit, Policy};
+
+use super::{read_policy, table};
+
+pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
+    let policy = read_policy(file)?;
+    let before = against.map(read_policy).transpose()?;
+    print!("{}", table(&rows(&policy)));
+    println!();
+    println!("{}: {}", file.display(), summary(&policy));
+    for warning in policy.warnings() {
+        println!("warning: {warning}");
+    }
+    for missing in policy.not_built() {
+        println!("warning: {missing} is not built yet: `tollgate serve` refuses it");
+    }
+    for (limit, change) in before.map_or(Vec::new(), |before| policy.changes_from(&before)) {
+        println!("limit `{limit}` {change}");
+    }
+    Ok(())
+}
+
+fn rows(policy: &Policy) -> Vec<Vec<String>> {
+    let mut rows = vec![["LIMIT", "ALGORITHM", "NUMBERS", "KEY", "MATCH"].map(str::to_owned).to_vec()];
+    for limit in &policy.limits {
+        let shadow = if limit.shadow { " (shadow)" } else { "" };
+        rows.push(vec![
+            format!("{}{shadow}", limit.name),
+            limit.algorithm_name().to_owned(),
+            numbers(limit, None),
+            key(limit),
+            matches(limit),
+        ]);
+        let mut tiers: Vec<&String> = limit.tiers.keys().collect();
+        tiers.sort_unstable();
+        for tier in tiers {
+            rows.push(vec![format!("  {tier}"), String::new(), numbers(limit, Some(tier))]);
+        }
+        let mut tenants: Vec<_> =
+            policy.tenants.iter().filter(|(_, tenant)| tenant.limits.contains_key(&limit.name)).collect();
+        tenants.sort_unstable_by_key(|(name, _)| *name);
+        let shown = tenants.len().min(TENANTS_SHOWN);
+        for (name, tenant) in &tenants[..shown] {
+            let capacity = tenant.limits[&limit.name].capacity();
+            rows.push(vec![
+                format!("  tenant {name}"),
+                String::new(),
+                format!("its own, {capacity} at once"),
+            ]);
+        }
+        if tenants.len() > shown {
+            rows.push(vec![format!("  and {} more tenants", tenants.len() - shown)]);
+        }
+    }
+    rows
+}
+
+/// As many tenants of a limit are listed.
+const TENANTS_SHOWN: usize = 5;
+
+/// `rate 5/s, burst 10`.
+pub(crate) fn numbers(limit: &Limit, tier: Option<&str>) -> String {
+    let numbers: Vec<String> =
+        limit.numbers(tier).into_iter().map(|(name, value)| format!("{name} {value}")).collect();
+    numbers.join(", ")
+}
+
+fn key(limit: &Limit) -> String {
+    match limit.key.as_slice() {
+        [] => "one for everybody".to_owned(),
+        parts => parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn matches(limit: &Limit) -> String {
+    let conditions: Vec<String> = limit
+        .applies_to
+        .patterns()
+        .map(|(attribute, patterns)| format!("{attribute} {}", patterns.collect::<Vec<_>>().join(" or ")))
+        .collect();
+    if conditions.is_empty() { "every request".to_owned() } else { conditions.join(", ") }
+}
+
+fn summary(policy: &Policy) -> String {
+    let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+    format!(
+        "right; {}, {}, {}",
+        count(policy.limits.len(), "limit"),
+        count(policy.tiers.len(), "tier"),
+        count(policy.tenants.len(), "tenant"),
+    )
+}

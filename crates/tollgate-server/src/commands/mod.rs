@@ -1,0 +1,36 @@
+//! What runs and ends: one command a file.
+
+pub(crate) mod check;
+pub(crate) mod explain;
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use tollgate_policy::Policy;
+
+/// Reads a policy file, or says all that is wrong with it.
+pub(crate) fn read_policy(file: &Path) -> Result<Policy, String> {
+    let source = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let source = String::from_utf8(source).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("{}: byte {at} is not UTF-8 text; a policy file is YAML", file.display())
+    })?;
+    Policy::read(file, &source).map_err(|faults| {
+        if std::io::stderr().is_terminal() { faults.coloured() } else { faults.to_string() }
+    })
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}

@@ -1,0 +1,53 @@
+//! Permits that callers hold over HTTP, by the id they were told.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use tollgate::{Permit, Timestamp};
+
+/// As many callers can hold permits at once.
+const MOST_HELD: usize = 1_000_000;
+
+/// The permits that are held.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Mutex<HashMap<u128, Permits>>);
+
+#[derive(Debug)]
+struct Permits {
+    permits: Vec<Permit>,
+    until: Option<Timestamp>, // when their lease has ended, if they have one
+}
+
+/// As many permits as may be are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{MOST_HELD} permits are held, and that is the most: release some, or give the limit a `lease`")]
+pub(crate) struct TooManyHeld;
+
+impl Held {
+    /// Keeps permits until they are released or their lease has ended. Tells an id that nobody can guess.
+    pub(crate) fn keep(&self, permits: Vec<Permit>, until: Option<Timestamp>) -> Result<String, TooManyHeld> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the system has randomness");
+        let id = u128::from_ne_bytes(bytes);
+        let mut held = self.0.lock();
+        if held.len() >= MOST_HELD {
+            return Err(TooManyHeld);
+        }
+        held.insert(id, Permits { permits, until });
+        Ok(format!("{id:032x}"))
+    }
+
+    /// Gives permits back. False if they were not held any more.
+    pub(crate) fn release(&self, id: &str) -> bool {
+        let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let Some(id) = is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten() else { return false };
+        let Some(held) = self.0.lock().remove(&id) else { return false };
+        // All of them, whether or not one has ended.
+        held.permits.into_iter().map(Permit::release).fold(true, |all, was_held| all & was_held)
+    }
+
+    /// Forgets permits whose lease has ended.
+    pub(crate) fn forget_ended(&self, now: Timestamp) {
+        self.0.lock().retain(|_, held| held.until.is_none_or(|until| now < until));
+    }
+}

@@ -1,0 +1,35 @@
+//! `POST /v1/explain`: every limit, whether it applies and why, and what it would decide. Charges nothing.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tollgate_policy::{Explained, LimitReply, Request as Asked};
+
+use super::json::{self, Check};
+use super::{Answer, reply};
+use crate::service::Service;
+
+pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    let body = json::body(request).await?;
+    let check: Check<'_> = json::parse(&body)?;
+    let attributes = check.attributes.pairs();
+    let policy = service.engine.policy();
+    let asked = Asked { attributes: &attributes, cost: check.cost };
+    let explanation = policy.explain(&asked, service.engine.clock().now());
+    let limits: Vec<Value> = explanation.limits.iter().map(explained).collect();
+    Ok(reply(&json!({ "tier": explanation.tier, "cost": explanation.cost, "limits": limits })))
+}
+
+fn explained(limit: &Explained<'_>) -> Value {
+    let Explained { limit: policy, applies, why, key, capacity, decision, .. } = limit;
+    let mut told = json!(LimitReply::new(&policy.name, *capacity, *decision, limit.reason()));
+    told["applies"] = json!(applies);
+    told["why"] = json!(why);
+    told["key"] = json!(key);
+    told["shadow"] = json!(policy.shadow);
+    told["algorithm"] = json!(policy.algorithm_name());
+    told
+}

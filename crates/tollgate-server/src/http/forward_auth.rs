@@ -1,0 +1,104 @@
+//! `ANY /v1/forward-auth`: decides for a proxy that asks before it lets a request through.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::Response;
+use tollgate_policy::{PROBLEM_JSON, Request as Asked, headers, problem};
+
+use super::keys::query_pairs;
+use super::problem::Problem;
+use super::{Answer, Ends};
+use crate::client::Original;
+use crate::metrics::Protocol;
+use crate::service::{Service, unix_time};
+
+/// What the proxy's configuration says in the query, where no client can.
+struct Settings {
+    deny: StatusCode,
+    key: Option<String>,
+    cost: Option<u64>,
+}
+
+pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    let settings = Settings::read(request.uri().query())?;
+    let (response, delay) = decide(&service, &settings, &request)?;
+    if !delay.is_zero() {
+        // A client that hangs up drops this future, and the proxy gets no answer.
+        tokio::time::sleep(delay).await;
+    }
+    Ok(response)
+}
+
+/// The answer, and for how long to hold it.
+fn decide(
+    service: &Service,
+    settings: &Settings,
+    request: &Request<Body>,
+) -> Result<(Response, Duration), Problem> {
+    let ends = *request.extensions().get::<Ends>().expect("every request knows its connection");
+    let policy = service.engine.policy();
+    let original = Original::read(&policy, request, ends.peer.ip());
+    let mut attributes: Vec<(&str, Cow<'_, str>)> = original.attributes(&policy);
+    if let Some(key) = &settings.key {
+        attributes.push(("key", key.into()));
+    }
+    let attributes: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (*name, &**value)).collect();
+    let asked = Asked { attributes: &attributes, cost: settings.cost };
+    let verdict = service.check(&policy, &asked, service.engine.clock().now(), Protocol::forward_auth)?;
+    let mut response = if verdict.is_allowed() {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        response
+    } else {
+        let body = match *request.method() {
+            Method::HEAD => Body::empty(),
+            _ => Body::from(problem(&verdict, settings.deny.as_u16())),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = settings.deny;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        response
+    };
+    for (name, value) in headers(&policy.headers, &verdict, unix_time()) {
+        let value = HeaderValue::try_from(value).expect("names, digits and punctuation");
+        response.headers_mut().insert(HeaderName::from_static(name), value);
+    }
+    Ok((response, verdict.delay().into()))
+}
+
+impl Settings {
+    fn read(query: Option<&str>) -> Result<Self, Problem> {
+        let mut settings = Self { deny: StatusCode::TOO_MANY_REQUESTS, key: None, cost: None };
+        for (name, value) in query_pairs(query)? {
+            match name.as_str() {
+                "deny" => {
+                    let status = value.parse().ok().and_then(|status: u16| StatusCode::from_u16(status).ok());
+                    let status = status.filter(|status| status.is_client_error() || status.is_server_error());
+                    settings.deny = status.ok_or_else(|| {
+                        Problem::bad_request(format!(
+                            "deny={value}: it is a status from 400 to 599, such as 429"
+                        ))
+                    })?;
+                }
+                "key" => settings.key = Some(value),
+                "cost" => {
+                    let cost = value.parse().map_err(|_| {
+                        Problem::bad_request(format!("cost={value}: it is a whole number, 0 to peek"))
+                    })?;
+                    settings.cost = Some(cost);
+                }
+                _ => {
+                    return Err(Problem::bad_request(format!(
+                        "`{name}`: the query takes `deny`, `key` and `cost`"
+                    )));
+                }
+            }
+        }
+        Ok(settings)
+    }
+}

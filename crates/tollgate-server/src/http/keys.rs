@@ -1,0 +1,85 @@
+//! `GET` and `DELETE /v1/keys`: looks at one key of a limit, or resets it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
+use serde_json::json;
+use tollgate_policy::Seconds;
+
+use super::problem::Problem;
+use super::{Answer, reply, require_admin};
+use crate::service::Service;
+
+pub(super) async fn look(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    require_admin(&service, &request)?;
+    let (limit, attributes) = limit_and_attributes(&request)?;
+    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+    let key = policy.key(&limit, &pairs(&attributes), now).ok_or_else(|| unknown(&limit))?;
+    Ok(reply(&json!({
+        "limit": limit,
+        "key": key.key,
+        "capacity": key.capacity,
+        "remaining": key.status.remaining,
+        "reset_after": Seconds(key.status.reset_after),
+    })))
+}
+
+pub(super) async fn reset(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    require_admin(&service, &request)?;
+    let (limit, attributes) = limit_and_attributes(&request)?;
+    let reset = service.engine.policy().reset(&limit, &pairs(&attributes)).ok_or_else(|| unknown(&limit))?;
+    Ok(reply(&json!({ "reset": reset })))
+}
+
+/// The limit that the query names, and everything else in it.
+fn limit_and_attributes(request: &Request<Body>) -> Result<(String, Vec<(String, String)>), Problem> {
+    let mut attributes = query_pairs(request.uri().query())?;
+    let Some(place) = attributes.iter().position(|(name, _)| name == "limit") else {
+        return Err(Problem::bad_request("say which limit: ?limit=NAME, then the attributes of its key"));
+    };
+    Ok((attributes.remove(place).1, attributes))
+}
+
+fn pairs(attributes: &[(String, String)]) -> Vec<(&str, &str)> {
+    attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+fn unknown(limit: &str) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no limit `{limit}`: GET /v1/limits lists them"))
+}
+
+/// The names and values of a query, unescaped.
+pub(super) fn query_pairs(query: Option<&str>) -> Result<Vec<(String, String)>, Problem> {
+    let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            Ok((unescaped(name)?, unescaped(value)?))
+        })
+        .collect()
+}
+
+fn unescaped(text: &str) -> Result<String, Problem> {
+    let refused =
+        || Problem::bad_request(format!("`{text}` in the query is not UTF-8 text in percent escapes"));
+    let bytes = text.as_bytes();
+    let (mut unescaped, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let byte = match bytes[at] {
+            b'+' => b' ',
+            b'%' => {
+                let digits =
+                    bytes.get(at + 1..at + 3).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+                let digits = std::str::from_utf8(digits.ok_or_else(refused)?).map_err(|_| refused())?;
+                at += 2;
+                u8::from_str_radix(digits, 16).map_err(|_| refused())?
+            }
+            byte => byte,
+        };
+        unescaped.push(byte);
+        at += 1;
+    }
+    String::from_utf8(unescaped).map_err(|_| refused())
+}

@@ -1,0 +1,118 @@
+//! The HTTP API: one endpoint a file.
+
+mod check;
+mod explain;
+mod forward_auth;
+mod health;
+mod hot;
+mod json;
+mod keys;
+mod limits;
+mod metrics;
+mod permits;
+mod pressure;
+mod problem;
+mod reload;
+mod server;
+mod tenants;
+mod throttle;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{any, get, post, put};
+use serde::Serialize;
+
+pub(crate) use self::json::LONGEST_TEXT;
+use self::problem::Problem;
+pub(crate) use self::server::serve;
+use crate::service::Service;
+
+/// Both ends of the connection a request came over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
+/// What handlers answer.
+type Answer = Result<Response, Problem>;
+
+/// Every endpoint.
+pub(crate) fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/v1/check", post(check::handle))
+        .route("/v1/throttle", post(throttle::handle))
+        .route("/v1/acquire", post(permits::acquire))
+        .route("/v1/release", post(permits::release))
+        .route("/v1/forward-auth", any(forward_auth::handle))
+        .route("/v1/explain", post(explain::handle))
+        .route("/v1/limits", get(limits::handle))
+        .route("/v1/hot", get(hot::handle))
+        .route("/v1/keys", get(keys::look).delete(keys::reset))
+        .route("/v1/tenants/{id}", put(tenants::handle))
+        .route("/v1/pressure", put(pressure::handle))
+        .route("/v1/reload", post(reload::handle))
+        .route("/metrics", get(metrics::handle))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/healthz", get(health::ready))
+        .route("/openapi.json", get(openapi))
+        .route("/", get(front))
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(service)
+}
+
+/// An answer in JSON.
+fn reply(value: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(value).expect("made of what JSON has");
+    json_body(body)
+}
+
+fn json_body(body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Lets admin calls through.
+fn require_admin(service: &Service, request: &Request<Body>) -> Result<(), Problem> {
+    let local = request.extensions().get::<Ends>().map(|ends| ends.local.ip());
+    let local = local.expect("every request knows its connection");
+    service.admin.allows(request.headers(), local).map_err(Problem::refused)
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
+}
+
+/// What to try, for whoever opens it in a browser.
+async fn front() -> Response {
+    let text = "Tollgate is running.\n\n\
+        POST /v1/check      decide a request\n\
+        GET  /v1/limits     the policy in force\n\
+        GET  /v1/hot        hot keys\n\
+        GET  /metrics       for Prometheus\n\
+        GET  /openapi.json  everything else\n";
+    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+async fn not_found(request: Request<Body>) -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        format!("there is nothing at {}: GET /openapi.json tells what there is", request.uri().path()),
+    )
+}
+
+async fn wrong_method(request: Request<Body>) -> Problem {
+    let (method, path) = (request.method(), request.uri().path());
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("{path} does not take {method}: GET /openapi.json tells what it takes"),
+    )
+}

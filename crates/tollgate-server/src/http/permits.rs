@@ -1,0 +1,67 @@
+//! `POST /v1/acquire` and `POST /v1/release`: places in concurrency limits, held over HTTP.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tollgate::Timestamp;
+use tollgate_policy::{Reply, Request as Asked, Verdict};
+
+use super::json::{self, Check, Text};
+use super::problem::Problem;
+use super::{Answer, reply};
+use crate::metrics::Protocol;
+use crate::service::Service;
+
+/// The answer to a check, and the permit if it was allowed.
+#[derive(Debug, Serialize)]
+struct Acquired<'v, 'a> {
+    #[serde(flatten)]
+    reply: Reply<'v, 'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permit: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Release<'b> {
+    #[serde(borrow)]
+    permit: Text<'b>,
+}
+
+pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    let body = json::body(request).await?;
+    let check: Check<'_> = json::parse(&body)?;
+    let attributes = check.attributes.pairs();
+    let asked = Asked { attributes: &attributes, cost: check.cost };
+    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+    let (verdict, permits) = service.acquire(&policy, &asked, now, Protocol::http)?;
+    let permit = match verdict.is_allowed() {
+        true => {
+            let kept = service.held.keep(permits, lease_end(&verdict));
+            Some(kept.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?)
+        }
+        false => None,
+    };
+    Ok(reply(&Acquired { reply: Reply::new(&verdict), permit }))
+}
+
+pub(super) async fn release(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    let body = json::body(request).await?;
+    let release: Release<'_> = json::parse(&body)?;
+    Ok(reply(&json!({ "released": service.held.release(&release.permit.0) })))
+}
+
+/// When none of the permits is held any more. None where one has no lease.
+fn lease_end(verdict: &Verdict<'_>) -> Option<Timestamp> {
+    let mut end = verdict.decided_at();
+    for limit in verdict.limits() {
+        if let tollgate::Rule::Concurrency(rule) = limit.rule() {
+            end = end.max(verdict.decided_at().after(rule.lease()?));
+        }
+    }
+    Some(end)
+}

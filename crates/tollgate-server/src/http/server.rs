@@ -1,0 +1,115 @@
+//! Accepts connections and speaks HTTP/1.1 on them.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tower_service::Service as _;
+
+use super::Ends;
+
+/// As many connections are open at once; more wait to be accepted.
+const MOST_CONNECTIONS: usize = 10_000;
+
+/// How long the head of a request, or a TLS handshake, may take to come.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest head of a request.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// How long connections have to end when the process is to.
+pub(crate) const DRAIN: Duration = Duration::from_secs(5);
+
+/// Serves a listener until `stop`, then lets connections finish what they are at.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    stop: impl Future<Output = ()>,
+) {
+    let graceful = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let accept = async {
+            let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accept => accepted,
+            () = &mut stop => break,
+        };
+        let (stream, ends) = match accepted.and_then(prepare) {
+            Ok(connection) => connection,
+            Err(error) => {
+                // Out of file descriptors, most often: others may be closed soon.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let (router, watcher, tls) = (router.clone(), graceful.watcher(), tls.clone());
+        tokio::spawn(async move {
+            match tls {
+                None => speak(stream, ends, router, watcher).await,
+                Some(tls) => {
+                    // A handshake that fails is the client's affair.
+                    if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                        speak(stream, ends, router, watcher).await;
+                    }
+                }
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+        tracing::warn!("connections were still open after 5 seconds");
+    }
+}
+
+fn prepare((stream, peer): (TcpStream, std::net::SocketAddr)) -> std::io::Result<(TcpStream, Ends)> {
+    stream.set_nodelay(true)?;
+    let local = stream.local_addr()?;
+    Ok((stream, Ends { peer, local }))
+}
+
+/// Speaks HTTP on a connection until it ends.
+async fn speak<S>(stream: S, ends: Ends, router: Router, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ends);
+        let mut router = router.clone();
+        async move { Ok::<_, Infallible>(answer(router.call(request.map(Body::new))).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
+        .pipeline_flush(true)
+        .serve_connection(TokioIo::new(stream), service);
+    // What goes wrong on a connection is the client's affair: it hung up, or sent no HTTP.
+    let _ = watcher.watch(connection).await;
+}
+
+async fn answer<R>(called: impl Future<Output = Result<R, Infallible>>) -> R {
+    match called.await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}

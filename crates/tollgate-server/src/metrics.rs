@@ -1,0 +1,285 @@
+//! Prometheus metrics. Labels are bounded: limits, outcomes, protocols; never a key, an address or a path.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric, text};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use tollgate_policy::{Engine, LimitVerdict, Verdict};
+
+use crate::hot_keys::HotKeys;
+
+/// Which surface a request came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "they are label values, as they stand")]
+pub(crate) enum Protocol {
+    http,
+    forward_auth,
+}
+
+const PROTOCOLS: [Protocol; 2] = [Protocol::http, Protocol::forward_auth];
+
+/// What a limit said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "they are label values, as they stand")]
+enum Outcome {
+    allow,
+    deny,
+    shadow_deny,
+}
+
+const OUTCOMES: [Outcome; 3] = [Outcome::allow, Outcome::deny, Outcome::shadow_deny];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DecisionLabels {
+    limit: String,
+    outcome: Outcome,
+    protocol: Protocol,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    limit: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+}
+
+/// All that is counted.
+pub(crate) struct Metrics {
+    registry: Registry,
+    decisions: Family<DecisionLabels, Counter>,
+    cost: Family<LimitLabels, Counter>,
+    remaining_ratio: Family<LimitLabels, Histogram>,
+    duration: Histogram,
+    wait: Histogram,
+    reloads: Family<ReloadLabels, Counter>,
+    last_reload: Gauge,
+    record_lost: Counter,
+    limits: ArcSwap<Vec<Option<Arc<LimitMetrics>>>>, // by number
+    adding: Mutex<()>,
+}
+
+/// What is counted of one limit, found once and not with every request.
+pub(crate) struct LimitMetrics {
+    decisions: [[Counter; OUTCOMES.len()]; PROTOCOLS.len()],
+    cost: Counter,
+    remaining_ratio: Histogram,
+    pub(crate) hot_keys: HotKeys,
+}
+
+impl Metrics {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Self {
+        let mut registry = Registry::with_prefix("tollgate");
+        let decisions = Family::default();
+        registry.register("decisions", "Decisions of each limit", decisions.clone());
+        let cost = Family::default();
+        registry.register("cost", "Tokens that each limit has charged", cost.clone());
+        let remaining_ratio = Family::new_with_constructor(ratio_histogram as fn() -> Histogram);
+        registry.register(
+            "remaining_ratio",
+            "What remained of each limit, as a part of it",
+            remaining_ratio.clone(),
+        );
+        let duration = Histogram::new([1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2, 1e-1, 1.0]);
+        registry.register("decision_duration_seconds", "How long a decision took", duration.clone());
+        let wait = Histogram::new([1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0]);
+        registry.register(
+            "wait_seconds",
+            "How long requests were to be held before they went on",
+            wait.clone(),
+        );
+        let reloads = Family::default();
+        registry.register("config_reloads", "Reloads of the policy file", reloads.clone());
+        let last_reload = Gauge::default();
+        registry.register(
+            "config_last_reload_timestamp_seconds",
+            "When the policy in force was loaded",
+            last_reload.clone(),
+        );
+        let record_lost = Counter::default();
+        registry.register("record_lost", "Decisions that could not be recorded", record_lost.clone());
+        registry.register(
+            "build",
+            "The version that runs",
+            Info::new(BuildLabels { version: env!("CARGO_PKG_VERSION") }),
+        );
+        registry.register_collector(Box::new(Table(Arc::clone(engine))));
+        let metrics = Self {
+            registry,
+            decisions,
+            cost,
+            remaining_ratio,
+            duration,
+            wait,
+            reloads,
+            last_reload,
+            record_lost,
+            limits: ArcSwap::default(),
+            adding: Mutex::default(),
+        };
+        metrics.add_limits(engine);
+        metrics
+    }
+
+    /// Makes room for limits that are new in the policy in force.
+    pub(crate) fn add_limits(&self, engine: &Engine) {
+        let _adding = self.adding.lock();
+        let mut limits = self.limits.load().as_ref().clone();
+        for (number, name) in engine.policy().limit_numbers() {
+            if limits.len() <= number {
+                limits.resize(number + 1, None);
+            }
+            limits[number].get_or_insert_with(|| Arc::new(self.limit_metrics(name)));
+        }
+        self.limits.store(Arc::new(limits));
+    }
+
+    /// What is counted of the limit of this number.
+    pub(crate) fn limit(&self, number: usize) -> Option<Arc<LimitMetrics>> {
+        self.limits.load().get(number).cloned().flatten()
+    }
+
+    /// Counts a decision.
+    pub(crate) fn observe(
+        &self,
+        verdict: &Verdict<'_>,
+        protocol: Protocol,
+        took: Duration,
+        hash: impl Fn(&[&str]) -> u64,
+    ) {
+        self.duration.observe(took.as_secs_f64());
+        if !verdict.delay().is_zero() {
+            self.wait.observe(Duration::from(verdict.delay()).as_secs_f64());
+        }
+        let limits = self.limits.load();
+        let count = |limit: &LimitVerdict<'_, '_>, outcome: Outcome| {
+            // A request that meets a limit before its reload has counted it is not worth waiting for.
+            let Some(Some(metrics)) = limits.get(limit.number()) else { return };
+            metrics.decisions[protocol as usize][outcome as usize].inc();
+            let capacity = limit.capacity().max(1);
+            metrics.remaining_ratio.observe(limit.decision().status.remaining as f64 / capacity as f64);
+            if verdict.is_allowed() || limit.limit().shadow && limit.is_allowed() {
+                metrics.cost.inc_by(verdict.cost());
+            }
+            let now = verdict.decided_at();
+            metrics.hot_keys.count(hash(limit.key()), limit.key(), !limit.is_allowed(), now);
+        };
+        for limit in verdict.limits() {
+            count(&limit, if limit.is_allowed() { Outcome::allow } else { Outcome::deny });
+        }
+        for limit in verdict.shadow() {
+            count(&limit, if limit.is_allowed() { Outcome::allow } else { Outcome::shadow_deny });
+        }
+    }
+
+    /// Counts a reload, at this time of day if it succeeded.
+    pub(crate) fn reloaded(&self, at: Result<Duration, ()>) {
+        let result = if at.is_ok() { "success" } else { "failure" };
+        self.reloads.get_or_create(&ReloadLabels { result }).inc();
+        if let Ok(at) = at {
+            self.last_reload.set(i64::try_from(at.as_secs()).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Counts a decision that could not be recorded.
+    pub(crate) fn record_lost(&self) {
+        self.record_lost.inc();
+    }
+
+    /// Everything, as OpenMetrics has it or as Prometheus had it before.
+    pub(crate) fn encode(&self, is_openmetrics: bool) -> String {
+        let mut metrics = String::new();
+        text::encode(&mut metrics, &self.registry).expect("a string takes everything");
+        if is_openmetrics { metrics } else { classic(&metrics) }
+    }
+
+    fn limit_metrics(&self, name: &str) -> LimitMetrics {
+        let limit = LimitLabels { limit: name.to_owned() };
+        let counter = |protocol: Protocol, outcome: Outcome| {
+            self.decisions.get_or_create_owned(&DecisionLabels { limit: name.to_owned(), outcome, protocol })
+        };
+        LimitMetrics {
+            decisions: PROTOCOLS.map(|protocol| OUTCOMES.map(|outcome| counter(protocol, outcome))),
+            cost: self.cost.get_or_create_owned(&limit),
+            remaining_ratio: self.remaining_ratio.get_or_create_owned(&limit),
+            hot_keys: HotKeys::default(),
+        }
+    }
+}
+
+fn ratio_histogram() -> Histogram {
+    Histogram::new([0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
+}
+
+/// The text format from before OpenMetrics: a counter's type and help carry its full name, and nothing marks the end.
+fn classic(openmetrics: &str) -> String {
+    let counters: Vec<&str> = openmetrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let infos: Vec<&str> =
+        openmetrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" info")).collect();
+    let mut classic = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+        let descriptor = line.strip_prefix("# ").and_then(|line| line.split_once(' '));
+        let renamed = descriptor.and_then(|(kind, rest)| {
+            let (name, rest) = rest.split_once(' ')?;
+            let suffix = match () {
+                () if counters.contains(&name) => "_total",
+                () if infos.contains(&name) => "_info",
+                () => return None,
+            };
+            let rest = if kind == "TYPE" && rest == "info" { "gauge" } else { rest };
+            Some(format!("# {kind} {name}{suffix} {rest}"))
+        });
+        classic.push_str(renamed.as_deref().unwrap_or(line));
+        classic.push('\n');
+    }
+    classic
+}
+
+/// What the table holds, looked up when somebody asks.
+#[derive(Debug)]
+struct Table(Arc<Engine>);
+
+impl Collector for Table {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let stats = self.0.stats();
+        let mut gauge = |name: &str, help: &str, value: f64| {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+        };
+        gauge("keys", "Keys remembered", stats.keys as f64)?;
+        gauge("table_bytes", "Bytes that keys take", stats.bytes as f64)?;
+        let pace = self.0.pace().map_or(1.0, tollgate::adaptive::Pace::as_f64);
+        gauge("rate_multiplier", "What every rate is multiplied by while the upstream is overloaded", pace)?;
+        let mut counter = |name: &str, help: &str, value: u64| {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+        };
+        counter("evictions", "Keys in use that were forgotten to make room", stats.evictions)?;
+        counter("refused", "Requests for which there was no room in the table", stats.refused)
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics(..)")
+    }
+}

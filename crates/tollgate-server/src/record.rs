@@ -1,0 +1,132 @@
+//! Writes every decision to a file, in a form that can be decided again.
+//!
+//! One JSON object a line: the time in Unix seconds with all its nanoseconds, the attributes that the policy looks at,
+//! the cost, and what was decided.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write as _};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tollgate::{Clock, Timestamp};
+use tollgate_policy::{PolicyInForce, Record, Request, Seconds, Verdict};
+
+use crate::service::unix_time;
+
+/// As many lines wait for the disk before some are lost.
+const MOST_WAITING: usize = 65_536;
+
+/// Writes decisions to a file.
+pub(crate) struct Recorder {
+    order: Mutex<()>,
+    lines: SyncSender<Line>,
+    started: Duration, // the clock's zero, in Unix time
+}
+
+enum Line {
+    Write(Vec<u8>),
+    Flush,
+}
+
+#[derive(Serialize)]
+struct Recorded<'a> {
+    time: String,
+    attributes: Attributes<'a>,
+    cost: u64,
+    allowed: bool,
+    retry_after: Option<Seconds>,
+    delay: Seconds,
+    denied_by: Vec<&'a str>,
+}
+
+/// In the order they came.
+struct Attributes<'a>(Vec<(&'a str, &'a str)>);
+
+impl Serialize for Attributes<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+impl Recorder {
+    /// Begins to write, at the end of the file if there is one.
+    pub(crate) fn start(record: &Record, clock: &Clock) -> Result<Self, String> {
+        let refused = |error: std::io::Error| format!("record {}: {error}", record.path);
+        let file = OpenOptions::new().create(true).append(true).open(&record.path).map_err(refused)?;
+        let written = file.metadata().map_err(refused)?.len();
+        let (lines, to_write) = sync_channel(MOST_WAITING);
+        let (path, room) = (record.path.clone(), (record.max_bytes as u64).saturating_sub(written));
+        thread::Builder::new()
+            .name("record".to_owned())
+            .spawn(move || write(file, &path, room, &to_write))
+            .map_err(refused)?;
+        let started = unix_time().saturating_sub(clock.now().since(Timestamp::default()).into());
+        Ok(Self { order: Mutex::default(), lines, started })
+    }
+
+    /// Decides and writes with nobody else in between.
+    pub(crate) fn in_order<T>(&self, decide: impl FnOnce() -> T) -> T {
+        let _order = self.order.lock();
+        decide()
+    }
+
+    /// Writes a decision. False if it is lost, because the disk is too slow or as much as may be was written.
+    pub(crate) fn write(
+        &self,
+        policy: &PolicyInForce<'_>,
+        request: &Request<'_>,
+        verdict: &Verdict<'_>,
+    ) -> bool {
+        let time = self.started + verdict.decided_at().since(Timestamp::default()).into();
+        let known = |(name, _): &&(&str, &str)| policy.looks_at(name);
+        let recorded = Recorded {
+            time: format!("{}.{:09}", time.as_secs(), time.subsec_nanos()),
+            attributes: Attributes(request.attributes.iter().filter(known).copied().collect()),
+            cost: verdict.cost(),
+            allowed: verdict.is_allowed(),
+            retry_after: verdict.retry_after().map(Seconds),
+            delay: Seconds(verdict.delay()),
+            denied_by: verdict
+                .limits()
+                .filter(|limit| !limit.is_allowed())
+                .map(|limit| limit.name())
+                .collect(),
+        };
+        let mut line = serde_json::to_vec(&recorded).expect("made of what JSON has");
+        line.push(b'\n');
+        self.lines.try_send(Line::Write(line)).is_ok()
+    }
+
+    /// Brings what was written to the file.
+    pub(crate) fn flush(&self) {
+        let _ = self.lines.try_send(Line::Flush); // a full line of lines is flushed soon enough
+    }
+}
+
+/// Writes lines until nobody sends any, or there is no more room.
+fn write(file: File, path: &str, mut room: u64, lines: &Receiver<Line>) {
+    let mut file = BufWriter::with_capacity(1 << 16, file);
+    for line in lines {
+        let written = match &line {
+            Line::Write(line) if line.len() as u64 > room => {
+                tracing::warn!(path, "recording ends: the file has as many bytes as `max_bytes` allows");
+                break;
+            }
+            Line::Write(line) => {
+                room -= line.len() as u64;
+                file.write_all(line)
+            }
+            Line::Flush => file.flush(),
+        };
+        if let Err(error) = written {
+            tracing::error!(path, %error, "recording ends: the file cannot be written");
+            return;
+        }
+    }
+    if let Err(error) = file.flush() {
+        tracing::error!(path, %error, "the end of the record is lost");
+    }
+}

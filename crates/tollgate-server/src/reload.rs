@@ -1,0 +1,106 @@
+//! Another policy, while the service runs.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tollgate_policy::Policy;
+
+use crate::commands::read_policy;
+use crate::service::{Service, unix_time};
+
+/// Where the policy comes from, and whether it has changed there.
+pub(crate) struct Reloader {
+    file: Option<PathBuf>,
+    seen: Mutex<Option<Stamp>>, // also: one reload at a time
+}
+
+/// What tells two versions of a file apart without reading it. Following links, so that a swapped one is seen.
+type Stamp = (SystemTime, u64, u64);
+
+/// What a reload has done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Reloaded {
+    reloaded: bool,
+    limits: usize,
+    changes: Vec<String>,
+    needs_restart: Vec<&'static str>,
+}
+
+impl Reloader {
+    pub(crate) fn new(file: Option<PathBuf>) -> Self {
+        let seen = Mutex::new(file.as_ref().and_then(stamp));
+        Self { file, seen }
+    }
+
+    /// Whether the file has changed since it was last read.
+    pub(crate) fn has_changed(&self) -> bool {
+        let Some(file) = &self.file else { return false };
+        let now = stamp(file);
+        now.is_some() && *self.seen.lock() != now
+    }
+}
+
+impl Service {
+    /// Reads the policy file and puts it in force. What is wrong with it is told in words, and the old policy stays.
+    pub(crate) fn reload(&self, why: &str) -> Result<Reloaded, String> {
+        let Some(file) = &self.reloader.file else {
+            return Err(
+                "there is no policy file: the built-in policy runs; start with --config FILE".to_owned()
+            );
+        };
+        let mut seen = self.reloader.seen.lock();
+        *seen = stamp(file);
+        let result = read_policy(file).and_then(|policy| self.put_in_force(policy));
+        match &result {
+            Ok(reloaded) => {
+                self.metrics.reloaded(Ok(unix_time()));
+                tracing::info!(file = %file.display(), why, changes = ?reloaded.changes, "policy reloaded");
+                for setting in &reloaded.needs_restart {
+                    tracing::warn!(setting, "changed in the policy file, and takes effect at the next start");
+                }
+            }
+            Err(error) => {
+                self.metrics.reloaded(Err(()));
+                tracing::error!(file = %file.display(), why, error, "policy not reloaded; the old one stays in force");
+            }
+        }
+        result
+    }
+
+    fn put_in_force(&self, policy: Policy) -> Result<Reloaded, String> {
+        let (changes, needs_restart) = {
+            let before = self.engine.policy();
+            let changes = policy.changes_from(&before);
+            (changes, needs_restart(&before, &policy))
+        };
+        let (limits, token_file) = (policy.limits.len(), policy.admin_token_file.clone());
+        self.admin.reload(token_file.as_deref())?;
+        self.engine.reload(policy).map_err(|error| error.to_string())?;
+        self.metrics.add_limits(&self.engine);
+        let changes =
+            changes.into_iter().map(|(limit, change)| format!("limit `{limit}` {change}")).collect();
+        Ok(Reloaded { reloaded: true, limits, changes, needs_restart })
+    }
+}
+
+/// What is read at the start only.
+fn needs_restart(before: &Policy, after: &Policy) -> Vec<&'static str> {
+    let changed = [
+        ("listen", before.listen != after.listen),
+        ("tls", before.tls != after.tls),
+        ("store", before.store != after.store),
+        ("record", before.record != after.record),
+    ];
+    changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+fn stamp(file: &PathBuf) -> Option<Stamp> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+}
+
+/// How often the file is looked at.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);

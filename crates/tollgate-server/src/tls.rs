@@ -1,0 +1,33 @@
+//! TLS for all listeners.
+
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tollgate_policy::Tls;
+
+/// Reads the certificate and its key.
+pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, String> {
+    let refused = |file: &str, error: &dyn std::fmt::Display| format!("tls {file}: {error}");
+    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&tls.cert_file)
+        .and_then(Iterator::collect)
+        .map_err(|error| refused(&tls.cert_file, &error))?;
+    if certificates.is_empty() {
+        return Err(refused(
+            &tls.cert_file,
+            &"no certificate in it; it should have a PEM chain, the server's own first",
+        ));
+    }
+    let key = PrivateKeyDer::from_pem_file(&tls.key_file).map_err(|error| refused(&tls.key_file, &error))?;
+    let mut config =
+        ServerConfig::builder_with_provider(Arc::new(tokio_rustls::rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| refused(&tls.cert_file, &error))?
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)
+            .map_err(|error| refused(&tls.key_file, &error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
