@@ -66,6 +66,21 @@ impl Request<'_> {
         self
     }
 
+    /// What its key is known by: a hash under the table's secret, of its own for every limiter. For those who count keys
+    /// themselves, such as the hottest.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// assert_eq!(limiter.ask("alice").key_hash(), limiter.ask("alice").cost(7).key_hash());
+    /// assert_ne!(limiter.ask("alice").key_hash(), limiter.ask("bob").key_hash());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub const fn key_hash(&self) -> u64 {
+        self.ask.hash
+    }
+
     /// Decides it, now. A concurrency limit is only looked at: to hold a place in it,
     /// [`acquire`](Self::acquire) a permit.
     ///

@@ -7,7 +7,7 @@ use tollgate_core::{Decision, PermitId, Timestamp, Verdict};
 
 use super::{KeyedLimiter, Request};
 use crate::Permit;
-use crate::table::{Ask, MOST_LIMITS, Prefetcher, Table};
+use crate::table::{Ask, MOST_LIMITS, Prefetcher, Table, USUAL_LIMITS};
 
 /// Requests whose slots are fetched side by side: about as many as a processor waits for at once.
 const BATCH: usize = 16;
@@ -101,7 +101,11 @@ impl KeyedLimiter {
     /// When the limiters are not of one table ([`another`](Self::another)), there is none or more than 32, or
     /// `decisions` is of another length.
     pub fn check_all_at(requests: &[Request<'_>], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
-        let (table, asks) = Self::plan(requests);
+        if requests.len() <= USUAL_LIMITS {
+            let (table, asks) = Self::plan::<USUAL_LIMITS>(requests);
+            return table.check_all(&asks[..requests.len()], now, decisions);
+        }
+        let (table, asks) = Self::plan::<MOST_LIMITS>(requests);
         table.check_all(&asks[..requests.len()], now, decisions)
     }
 
@@ -135,7 +139,7 @@ impl KeyedLimiter {
         now: Timestamp,
         decisions: &mut [Decision],
     ) -> (Verdict, Vec<Permit>) {
-        let (table, mut asks) = Self::plan(requests);
+        let (table, mut asks) = Self::plan::<MOST_LIMITS>(requests);
         let asks = &mut asks[..requests.len()];
         // Which of them need one is known only once their shards are locked.
         let PermitId(first) = table.next_permits(asks.len());
@@ -146,10 +150,10 @@ impl KeyedLimiter {
     }
 
     /// What is asked of which table.
-    fn plan<'a>(requests: &[Request<'a>]) -> (&'a Arc<Table>, [Ask; MOST_LIMITS]) {
+    fn plan<'a, const N: usize>(requests: &[Request<'a>]) -> (&'a Arc<Table>, [Ask; N]) {
         assert!(requests.len() <= MOST_LIMITS, "at most {MOST_LIMITS} requests can be decided together");
         let table = Self::table_of(requests).expect("at least one request");
-        let mut asks = [Ask::NOTHING; MOST_LIMITS];
+        let mut asks = [Ask::NOTHING; N];
         asks.iter_mut().zip(requests).for_each(|(ask, request)| *ask = request.ask);
         (table, asks)
     }

@@ -15,7 +15,7 @@ use tollgate_core::adaptive::Pace;
 use tollgate_core::{Decision, PermitId, Rule, Status, Timestamp, Verdict};
 
 use self::plan::Locked;
-pub(crate) use self::plan::MOST_LIMITS;
+pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
 pub(crate) use self::prefetch::Prefetcher;
 pub(crate) use self::rules::TierId;
 use self::rules::{Rules, UsedNumbers};
@@ -248,7 +248,10 @@ impl Table {
 
     /// Decides several asks at one instant, all or nothing: every shard they touch is locked, in order.
     pub(crate) fn check_all(&self, asks: &[Ask], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
-        Locked::new(self, asks).decide(now, decisions)
+        if asks.len() <= USUAL_LIMITS {
+            return Locked::<USUAL_LIMITS>::new(self, asks).decide(now, decisions);
+        }
+        Locked::<MOST_LIMITS>::new(self, asks).decide(now, decisions)
     }
 
     /// [`check_all`](Self::check_all), with which of the asks were given a place, by their permits.
@@ -258,7 +261,7 @@ impl Table {
         now: Timestamp,
         decisions: &mut [Decision],
     ) -> (Verdict, [bool; MOST_LIMITS]) {
-        let mut plan = Locked::new(self, asks);
+        let mut plan = Locked::<MOST_LIMITS>::new(self, asks);
         let verdict = plan.decide(now, decisions);
         (verdict, std::array::from_fn(|i| verdict.is_allowed() && i < asks.len() && plan.has_place(i)))
     }

@@ -9,30 +9,27 @@ use crate::sync::Guard;
 /// The most limits that can be decided together.
 pub(crate) const MOST_LIMITS: usize = 32;
 
-/// Several asks with all their shards locked. Nothing is allocated.
-pub(super) struct Locked<'a> {
-    asks: [Ask; MOST_LIMITS],       // merged
-    told: &'a [Ask],                // as they came
-    first_of: [usize; MOST_LIMITS], // the ask that each is merged into
-    guards: [Option<Guard<'a, Shard>>; MOST_LIMITS],
-    guard_of: [usize; MOST_LIMITS],
+/// As many are usual: what is made ready for more is time lost.
+pub(crate) const USUAL_LIMITS: usize = 8;
+
+/// Several asks, `N` at most, with all their shards locked. Nothing is allocated.
+pub(super) struct Locked<'a, const N: usize> {
+    asks: [Ask; N],       // merged
+    told: &'a [Ask],      // as they came
+    first_of: [usize; N], // the ask that each is merged into
+    guards: [Option<Guard<'a, Shard>>; N],
+    guard_of: [usize; N],
     len: usize,
 }
 
-impl<'a> Locked<'a> {
+impl<'a, const N: usize> Locked<'a, N> {
     pub(super) fn new(table: &'a Table, asks: &'a [Ask]) -> Self {
         let len = asks.len();
         let (merged, first_of) = merged(table, asks);
-        let mut locked = Self {
-            asks: merged,
-            told: asks,
-            first_of,
-            guards: [const { None }; MOST_LIMITS],
-            guard_of: [0; MOST_LIMITS],
-            len,
-        };
+        let mut locked =
+            Self { asks: merged, told: asks, first_of, guards: [const { None }; N], guard_of: [0; N], len };
         let shard = |i: usize| table.shard_number(asks[i].hash);
-        let mut order: [usize; MOST_LIMITS] = std::array::from_fn(|i| i);
+        let mut order: [usize; N] = std::array::from_fn(|i| i);
         // Always from the first shard to the last, so that no two requests wait for each other.
         order[..len].sort_unstable_by_key(|&i| shard(i));
         let mut last: Option<usize> = None;
@@ -86,12 +83,12 @@ const LOCKED: &str = "the shard of every ask is locked";
 
 /// The asks, with the costs of those that name the same key added up in the first of them, whose tier holds for all,
 /// and a peek in the others: two limits of a plan may not stand for one state. With each, which that first one is.
-fn merged(table: &Table, asks: &[Ask]) -> ([Ask; MOST_LIMITS], [usize; MOST_LIMITS]) {
+fn merged<const N: usize>(table: &Table, asks: &[Ask]) -> ([Ask; N], [usize; N]) {
     // What the table takes for one key: of one shard, and alike in all that a slot keeps.
     let same = |a: &Ask, b: &Ask| {
         a.hash << 16 == b.hash << 16 && table.shard_number(a.hash) == table.shard_number(b.hash)
     };
-    let mut merged = [Ask::NOTHING; MOST_LIMITS];
+    let mut merged = [Ask::NOTHING; N];
     let mut first_of = std::array::from_fn(|i| i);
     for (i, ask) in asks.iter().enumerate() {
         merged[i] = *ask;
@@ -104,7 +101,7 @@ fn merged(table: &Table, asks: &[Ask]) -> ([Ask; MOST_LIMITS], [usize; MOST_LIMI
     (merged, first_of)
 }
 
-impl Plan for Locked<'_> {
+impl<const N: usize> Plan for Locked<'_, N> {
     fn len(&self) -> usize {
         self.len
     }
