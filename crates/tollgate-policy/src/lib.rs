@@ -16,8 +16,8 @@ mod schema;
 mod yaml;
 
 pub use engine::{
-    Engine, EngineError, Explained, Explanation, KeyStatus, LimitVerdict, PolicyInForce, Reason, Request,
-    TenantError, ThrottleError, Throttled, TooManyLimits, Verdict,
+    Engine, EngineError, Explained, Explanation, Key, KeyStatus, LimitVerdict, Plan, PolicyInForce, Reason,
+    Request, TenantError, ThrottleError, Throttled, TooManyLimits, Verdict,
 };
 pub use fault::{Fault, Faults};
 pub use headers::headers;
@@ -28,5 +28,5 @@ pub use policy::{
     Tls, Trust, WhenMissing, XRateLimit,
 };
 pub use problem::{PROBLEM_JSON, problem};
-pub use reply::{LimitReply, Reply, Seconds, ThrottleReply};
+pub use reply::{Seconds, write_reply, write_throttle_reply};
 pub use schema::{reference, schema};

@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 use crate::engine::{Reason, Verdict};
-use crate::reply::{Limits, Seconds};
+use crate::reply::{Seconds, write_limits};
 
 /// The media type of [`problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 #[derive(Serialize)]
-struct Problem<'v, 'a> {
+struct Problem<'v> {
     #[serde(rename = "type")]
     kind: &'static str,
     title: &'static str,
@@ -25,31 +25,31 @@ struct Problem<'v, 'a> {
     retry_after_seconds: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     reduced: bool,
-    limits: Limits<'v, 'a>,
 }
 
 /// The body of a denial with this status.
 pub fn problem(verdict: &Verdict<'_>, status: u16) -> Vec<u8> {
     let message = message(verdict);
+    let denying = verdict.limits().filter(|limit| !limit.is_allowed());
     let problem = Problem {
         kind: "https://iana.org/assignments/http-problem-types#quota-exceeded",
         title: "Too Many Requests",
         status,
         detail: &message,
-        violated_policies: verdict
-            .limits()
-            .filter(|limit| !limit.is_allowed())
-            .map(|limit| limit.name())
-            .collect(),
+        violated_policies: denying.map(|limit| limit.name()).collect(),
         error: "rate_limit_exceeded",
         message: &message,
         reason: verdict.reason(),
         retry_after: verdict.retry_after().map(Seconds),
         retry_after_seconds: verdict.retry_after().map(|wait| wait.as_secs_ceil().max(1)),
         reduced: verdict.is_reduced(),
-        limits: Limits { verdict, is_shadow: false },
     };
-    serde_json::to_vec(&problem).expect("made of what JSON has")
+    let mut json = serde_json::to_vec(&problem).expect("made of what JSON has");
+    let closing = json.pop();
+    json.extend_from_slice(b",\"limits\":");
+    write_limits(verdict.limits(), &mut json);
+    json.extend(closing);
+    json
 }
 
 /// What happened and what to do, in a sentence or two.

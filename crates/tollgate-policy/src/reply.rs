@@ -1,128 +1,142 @@
 //! Verdicts as JSON: one shape for every surface that speaks it.
+//!
+//! Written by hand. An array of checks is mostly this, and a general serialiser spends its time on escaping names
+//! that need none and on printing floats; seconds are printed here from whole nanoseconds, and are exact.
 
-use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
-use tollgate::{Decision, Nanos, Outcome};
+use tollgate::{Decision, Nanos, Outcome, Rule};
 
+use crate::Throttled;
 use crate::engine::{LimitVerdict, Reason, Verdict};
 
-/// What `POST /v1/check` answers.
-#[derive(Debug, Serialize)]
-pub struct Reply<'v, 'a> {
-    allowed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<Reason>,
-    retry_after: Option<Seconds>,
-    delay: Seconds,
-    source: &'static str,
-    limits: Limits<'v, 'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shadow: Option<Limits<'v, 'a>>,
+/// Appends what `POST /v1/check` answers.
+///
+/// ```
+/// use tollgate_policy::{Engine, Policy, Request, write_reply};
+///
+/// let engine = Engine::new(Policy::default())?;
+/// let policy = engine.policy();
+/// let verdict = policy.check(&Request { attributes: &[], cost: None }, engine.clock().now())?;
+/// let mut json = Vec::new();
+/// write_reply(&verdict, &mut json);
+/// assert_eq!(json, br#"{"allowed":true,"retry_after":null,"delay":0.0,"source":"memory","limits":[]}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_reply(verdict: &Verdict<'_>, json: &mut Vec<u8>) {
+    write_head(verdict.outcome(), verdict.reason(), json);
+    write_limits(verdict.limits(), json);
+    if verdict.shadow().len() > 0 {
+        json.extend_from_slice(b",\"shadow\":");
+        write_limits(verdict.shadow(), json);
+    }
+    json.push(b'}');
 }
 
-impl<'v, 'a> Reply<'v, 'a> {
-    /// The answer that tells of a verdict.
-    pub fn new(verdict: &'v Verdict<'a>) -> Self {
-        Self {
-            allowed: verdict.is_allowed(),
-            reason: verdict.reason(),
-            retry_after: verdict.retry_after().map(Seconds),
-            delay: Seconds(verdict.delay()),
-            source: SOURCE,
-            limits: Limits { verdict, is_shadow: false },
-            shadow: (verdict.shadow().len() > 0).then_some(Limits { verdict, is_shadow: true }),
+/// Appends what `POST /v1/throttle` answers: as a check under one limit, which has no name but its algorithm's.
+pub fn write_throttle_reply(algorithm: &str, throttled: &Throttled, json: &mut Vec<u8>) {
+    let Throttled { decision, rule } = throttled;
+    let reason = match decision.outcome {
+        Outcome::Allow { .. } => None,
+        Outcome::Deny { retry } => Some(Reason::of(retry, matches!(rule, Rule::Concurrency(_)))),
+    };
+    write_head(decision.outcome, reason, json);
+    json.push(b'[');
+    write_limit(algorithm, rule.capacity(), *decision, reason, json);
+    json.extend_from_slice(b"]}");
+}
+
+/// Everything up to the limits. Who decides is the table in memory, so far.
+fn write_head(outcome: Outcome, reason: Option<Reason>, json: &mut Vec<u8>) {
+    json.extend_from_slice(if outcome.is_allowed() { b"{\"allowed\":true" } else { b"{\"allowed\":false" });
+    write_reason(reason, json);
+    json.extend_from_slice(b",\"retry_after\":");
+    write_optional_seconds(outcome.retry_after(), json);
+    json.extend_from_slice(b",\"delay\":");
+    write_seconds(outcome.delay(), json);
+    json.extend_from_slice(b",\"source\":\"memory\",\"limits\":");
+}
+
+/// Appends a list of what limits say.
+pub(crate) fn write_limits<'v, 'a: 'v>(
+    limits: impl Iterator<Item = LimitVerdict<'v, 'a>>,
+    json: &mut Vec<u8>,
+) {
+    json.push(b'[');
+    for (i, limit) in limits.enumerate() {
+        if i > 0 {
+            json.push(b',');
+        }
+        write_limit(limit.name(), limit.capacity(), limit.decision(), limit.reason(), json);
+    }
+    json.push(b']');
+}
+
+/// Names need no escapes: the policy file allows none that would.
+fn write_limit(name: &str, capacity: u64, decision: Decision, reason: Option<Reason>, json: &mut Vec<u8>) {
+    json.extend_from_slice(b"{\"name\":\"");
+    json.extend_from_slice(name.as_bytes());
+    json.extend_from_slice(if decision.is_allowed() {
+        b"\",\"allowed\":true"
+    } else {
+        b"\",\"allowed\":false"
+    });
+    json.extend_from_slice(b",\"limit\":");
+    write_number(capacity, json);
+    json.extend_from_slice(b",\"remaining\":");
+    write_number(decision.status.remaining, json);
+    json.extend_from_slice(b",\"retry_after\":");
+    write_optional_seconds(decision.retry_after(), json);
+    json.extend_from_slice(b",\"reset_after\":");
+    write_seconds(decision.status.reset_after, json);
+    write_reason(reason, json);
+    json.push(b'}');
+}
+
+fn write_reason(reason: Option<Reason>, json: &mut Vec<u8>) {
+    if let Some(reason) = reason {
+        json.extend_from_slice(b",\"reason\":\"");
+        json.extend_from_slice(reason.as_str().as_bytes());
+        json.push(b'"');
+    }
+}
+
+fn write_optional_seconds(span: Option<Nanos>, json: &mut Vec<u8>) {
+    match span {
+        Some(span) => write_seconds(span, json),
+        None => json.extend_from_slice(b"null"),
+    }
+}
+
+/// Appends seconds with as many digits as they need, and one after the point at least.
+fn write_seconds(span: Nanos, json: &mut Vec<u8>) {
+    const SECOND: u64 = 1_000_000_000;
+    write_number(span.get() / SECOND, json);
+    let mut rest = span.get() % SECOND;
+    let mut digits = [b'0'; 9];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let needed = digits.iter().rposition(|&digit| digit != b'0').map_or(1, |last| last + 1);
+    json.push(b'.');
+    json.extend_from_slice(&digits[..needed]);
+}
+
+fn write_number(mut number: u64, json: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
         }
     }
+    json.extend_from_slice(&digits[at..]);
 }
 
-/// Who decides: the table in memory, so far.
-pub(crate) const SOURCE: &str = "memory";
-
-/// The limits of a verdict, live or shadow.
-#[derive(Debug)]
-pub(crate) struct Limits<'v, 'a> {
-    pub(crate) verdict: &'v Verdict<'a>,
-    pub(crate) is_shadow: bool,
-}
-
-impl Serialize for Limits<'_, '_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(None)?;
-        if self.is_shadow {
-            self.verdict.shadow().try_for_each(|limit| list.serialize_element(&LimitReply::of(&limit)))?;
-        } else {
-            self.verdict.limits().try_for_each(|limit| list.serialize_element(&LimitReply::of(&limit)))?;
-        }
-        list.end()
-    }
-}
-
-/// What one limit answers.
-#[derive(Debug, Serialize)]
-pub struct LimitReply<'v> {
-    name: &'v str,
-    allowed: bool,
-    limit: u64,
-    remaining: u64,
-    retry_after: Option<Seconds>,
-    reset_after: Seconds,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<Reason>,
-}
-
-impl<'v> LimitReply<'v> {
-    fn of(limit: &LimitVerdict<'v, '_>) -> Self {
-        Self::new(limit.name(), limit.capacity(), limit.decision(), limit.reason())
-    }
-
-    /// The answer of a limit of this name and capacity.
-    pub fn new(name: &'v str, capacity: u64, decision: Decision, reason: Option<Reason>) -> Self {
-        Self {
-            name,
-            allowed: decision.is_allowed(),
-            limit: capacity,
-            remaining: decision.status.remaining,
-            retry_after: decision.retry_after().map(Seconds),
-            reset_after: Seconds(decision.status.reset_after),
-            reason,
-        }
-    }
-}
-
-/// What `POST /v1/throttle` answers: as a check under one limit, which has no name but its algorithm's.
-#[derive(Debug, Serialize)]
-pub struct ThrottleReply<'v> {
-    allowed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<Reason>,
-    retry_after: Option<Seconds>,
-    delay: Seconds,
-    source: &'static str,
-    limits: [LimitReply<'v>; 1],
-}
-
-impl<'v> ThrottleReply<'v> {
-    /// The answer of a rule that came with a request.
-    pub fn new(algorithm: &'v str, throttled: &crate::Throttled) -> Self {
-        let decision = throttled.decision;
-        let reason = match decision.outcome {
-            Outcome::Allow { .. } => None,
-            Outcome::Deny { retry } => {
-                Some(Reason::of(retry, matches!(throttled.rule, tollgate::Rule::Concurrency(_))))
-            }
-        };
-        Self {
-            allowed: decision.is_allowed(),
-            reason,
-            retry_after: decision.retry_after().map(Seconds),
-            delay: Seconds(decision.delay()),
-            source: SOURCE,
-            limits: [LimitReply::new(algorithm, throttled.rule.capacity(), decision, reason)],
-        }
-    }
-}
-
-/// A span of time as a JSON number of seconds.
+/// A span of time as a JSON number of seconds, where a general serialiser writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub Nanos);
 
@@ -136,5 +150,37 @@ impl Serialize for Seconds {
 impl Serialize for Reason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_exact() {
+        for (nanos, expected) in [
+            (0, "0.0"),
+            (1, "0.000000001"),
+            (60_000_000, "0.06"),
+            (1_200_000_000, "1.2"),
+            (104_400_000_000, "104.4"),
+            (1_000_000_000, "1.0"),
+            (10_000_000_001, "10.000000001"),
+            (u64::MAX, "18446744073.709551615"),
+        ] {
+            let mut json = Vec::new();
+            write_seconds(Nanos::new(nanos), &mut json);
+            assert_eq!(String::from_utf8(json).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_whole() {
+        for number in [0, 9, 10, 1234, u64::MAX] {
+            let mut json = Vec::new();
+            write_number(number, &mut json);
+            assert_eq!(String::from_utf8(json).unwrap(), number.to_string());
+        }
     }
 }

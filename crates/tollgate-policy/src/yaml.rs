@@ -56,9 +56,11 @@ pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
     match serde_saphyr::from_str::<Spanned<Tree>>(source) {
         Ok(tree) => Ok(node(tree)),
         Err(error) => {
-            let span = error.location().map_or(0..0, |location| bytes(&location));
-            // Its own rendering would show the source a second time.
-            Err(Fault::new(span, error.without_snippet().to_string()))
+            let span = error.location().map_or(0..0, |location| place(source, &location));
+            // Its own rendering would show the source a second time, and its advice is for programmers.
+            let message = error.without_snippet().to_string();
+            let message = message.split(", set DuplicateKeyPolicy").next().unwrap_or_default();
+            Err(Fault::new(span, message))
         }
     }
 }
@@ -71,6 +73,19 @@ fn node(tree: Spanned<Tree>) -> Node {
         Tree::Map(entries) => Value::Map(entries.into_iter().map(|(k, v)| (node(k), node(v))).collect()),
     };
     Node { value, span }
+}
+
+/// Where a fault of syntax is: a line and a column, from 1, where the parser has no more.
+fn place(source: &str, location: &Location) -> Range<usize> {
+    if location.span().byte_offset().is_some() {
+        return bytes(location);
+    }
+    let lines = source.split_inclusive('\n');
+    let line_start: usize = lines.take((location.line() as usize).saturating_sub(1)).map(str::len).sum();
+    let column = (location.column() as usize).saturating_sub(1);
+    let into =
+        source[line_start..].char_indices().nth(column).map_or(source.len() - line_start, |(at, _)| at);
+    line_start + into..line_start + into
 }
 
 fn bytes(location: &Location) -> Range<usize> {

@@ -27,11 +27,9 @@ impl Admin {
         Ok(Self(RwLock::new(token_file.map(read).transpose()?)))
     }
 
-    /// Reads the token anew.
-    pub(crate) fn reload(&self, token_file: Option<&str>) -> Result<(), String> {
-        let token = token_file.map(read).transpose()?;
-        *self.0.write() = token;
-        Ok(())
+    /// Goes by another token from now on.
+    pub(crate) fn replace(&self, other: Self) {
+        *self.0.write() = other.0.into_inner();
     }
 
     /// Whether a call that came in at a local address may change things.

@@ -11,9 +11,9 @@ use crate::http::LONGEST_TEXT;
 
 /// The request that a proxy asks about.
 pub(crate) struct Original<'r> {
-    method: &'r str,
+    method: Cow<'r, str>,
     path: Cow<'r, str>,
-    host: Option<&'r str>,
+    host: Option<Cow<'r, str>>,
     ip: String,
     headers: &'r HeaderMap,
 }
@@ -27,12 +27,17 @@ impl<'r> Original<'r> {
         let is_trusted = client_ip.trusts(peer);
         let told = |names: &[&str]| names.iter().filter(|_| is_trusted).find_map(|name| text(headers, name));
         let target = told(&["x-forwarded-uri", "x-original-uri", "x-original-url"]);
-        let lines = headers.get_all(client_ip.header_name()).iter().filter_map(|value| value.to_str().ok());
+        let lines: Vec<Cow<'_, str>> =
+            headers.get_all(client_ip.header_name()).iter().map(|value| lossy(value.as_bytes())).collect();
         Self {
-            method: told(&["x-forwarded-method", "x-original-method"]).unwrap_or(request.method().as_str()),
-            path: normal_path(target.map_or(request.uri().path(), without_origin)),
+            method: told(&["x-forwarded-method", "x-original-method"])
+                .unwrap_or_else(|| request.method().as_str().into()),
+            path: match &target {
+                Some(target) => normal_path(without_origin(target)).into_owned().into(),
+                None => normal_path(request.uri().path()),
+            },
             host: told(&["x-forwarded-host"]).or_else(|| text(headers, header::HOST.as_str())),
-            ip: client_ip.attribute(client_ip.client(peer, lines)),
+            ip: client_ip.attribute(client_ip.client(peer, lines.iter().map(|line| &**line))),
             headers,
         }
     }
@@ -47,9 +52,9 @@ impl<'r> Original<'r> {
             ("tenant", from(&identity.tenant)),
             ("user", from(&identity.user)),
             ("ip", Some(Cow::from(&self.ip))),
-            ("method", Some(self.method.into())),
+            ("method", Some((&*self.method).into())),
             ("path", Some((&*self.path).into())),
-            ("host", self.host.map(Cow::from)),
+            ("host", self.host.as_deref().map(Cow::from)),
         ];
         let known = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let headers = policy.attributes().filter_map(|name| Some((name, self.header(name)?)));
@@ -59,12 +64,17 @@ impl<'r> Original<'r> {
     /// The value of an attribute that names a header, such as `header.x-api-key`.
     fn header(&self, attribute: &str) -> Option<Cow<'_, str>> {
         let value = self.headers.get(attribute.strip_prefix("header.")?)?;
-        Some(String::from_utf8_lossy(value.as_bytes()))
+        Some(lossy(value.as_bytes()))
     }
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name).and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<Cow<'h, str>> {
+    headers.get(name).map(|value| lossy(value.as_bytes())).filter(|value| !value.is_empty())
+}
+
+/// Bytes as text. What is none is shown as such and hides nothing of the rest: a client may write any byte.
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 /// The path of a target that may be a whole URL.

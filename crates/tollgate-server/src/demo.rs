@@ -55,7 +55,7 @@ pub(crate) async fn run(service: Arc<Service>) {
             let mut every = tokio::time::interval(habit.every);
             for round in 0_u64.. {
                 every.tick().await;
-                if habit.pause == 0 || !(round * 2_654_435_761 >> 7).is_multiple_of(habit.pause) {
+                if habit.pause == 0 || !((round * 2_654_435_761) >> 7).is_multiple_of(habit.pause) {
                     go(&service, habit, round);
                 }
             }

@@ -9,10 +9,10 @@
 //! minutes.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use parking_lot::Mutex;
 use tollgate::{Nanos, Timestamp};
+use tollgate_policy::Key;
 
 /// Counters of a sketch: whatever is asked more than once in 128 times is in it.
 const COUNTERS: usize = 128;
@@ -62,8 +62,8 @@ pub(crate) struct HotKey {
 }
 
 impl HotKeys {
-    /// Counts a request to a key, whose hash is its own.
-    pub(crate) fn count(&self, hash: u64, key: &[&str], is_denied: bool, now: Timestamp) {
+    /// Counts a request to a key, whose hash is its own. The key is looked at only where it has to be remembered.
+    pub(crate) fn count<'k>(&self, hash: u64, key: impl Fn() -> Key<'k>, is_denied: bool, now: Timestamp) {
         let mut turns = self.0.lock();
         if now.since(turns.began) >= TURN {
             let turns = &mut *turns;
@@ -71,9 +71,9 @@ impl HotKeys {
             turns.now = Both::default();
             turns.began = now;
         }
-        turns.now.hits.count(hash, key);
+        turns.now.hits.count(hash, &key);
         if is_denied {
-            turns.now.denials.count(hash, key);
+            turns.now.denials.count(hash, &key);
         }
     }
 
@@ -85,98 +85,134 @@ impl HotKeys {
     }
 }
 
-/// The sketch: counters in a heap with the smallest on top.
-#[derive(Debug, Default)]
+/// The sketch. Counters stay where they are; a small table tells where the counter of a hash is.
+#[derive(Debug)]
 struct Sketch {
-    counters: Vec<Counter>, // a heap
-    places: HashMap<u64, usize, BuildHasherDefault<Hashed>>,
+    counts: Vec<u64>,
+    keys: Vec<Counted>, // whose they are
+    places: [u8; PLACES],
+    smallest: u64, // no count is smaller
+    looked: usize, // counters before this one are larger than that
     total: u64,
 }
 
 #[derive(Debug)]
-struct Counter {
+struct Counted {
     hash: u64,
-    count: u64,
     error: u64,
     name: String,
 }
 
+/// Four times as many as there are counters, so that what is looked for is found at once.
+const PLACES: usize = 4 * COUNTERS;
+
+/// A place without a counter. Counters have smaller numbers.
+const EMPTY: u8 = u8::MAX;
+
 /// What stands between the parts of a key in a counter's name.
 const SEPARATOR: char = '\u{1f}';
 
-impl Sketch {
-    fn count(&mut self, hash: u64, key: &[&str]) {
-        self.total += 1;
-        let place = match self.places.get(&hash) {
-            Some(&place) => place,
-            None if self.counters.len() < COUNTERS => {
-                self.counters.push(Counter { hash, count: 0, error: 0, name: name(String::new(), key) });
-                let place = self.rise(self.counters.len() - 1);
-                self.places.insert(hash, place);
-                place
-            }
-            None => {
-                let smallest = &mut self.counters[0];
-                self.places.remove(&smallest.hash);
-                smallest.hash = hash;
-                smallest.error = smallest.count;
-                smallest.name = name(std::mem::take(&mut smallest.name), key);
-                self.places.insert(hash, 0);
-                0
-            }
-        };
-        self.counters[place].count += 1;
-        self.sink(place);
-    }
-
-    /// Moves a counter down to where it belongs.
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let (left, right) = (2 * place + 1, 2 * place + 2);
-            let Some(mut child) = self.counters.get(left).map(|_| left) else { return };
-            if self.counters.get(right).is_some_and(|right| right.count < self.counters[left].count) {
-                child = right;
-            }
-            if self.counters[child].count >= self.counters[place].count {
-                return;
-            }
-            self.swap(place, child);
-            place = child;
+impl Default for Sketch {
+    fn default() -> Self {
+        Self {
+            counts: Vec::new(),
+            keys: Vec::new(),
+            places: [EMPTY; PLACES],
+            smallest: 0,
+            looked: 0,
+            total: 0,
         }
     }
+}
 
-    /// Moves a counter up to where it belongs, and tells where that is.
-    fn rise(&mut self, mut place: usize) -> usize {
-        while place > 0 && self.counters[(place - 1) / 2].count > self.counters[place].count {
-            self.swap(place, (place - 1) / 2);
-            place = (place - 1) / 2;
+impl Sketch {
+    fn count<'k>(&mut self, hash: u64, key: impl Fn() -> Key<'k>) {
+        self.total += 1;
+        let place = self.place(hash);
+        let counter = match self.places[place] {
+            EMPTY if self.keys.len() < COUNTERS => {
+                self.keys.push(Counted { hash, error: 0, name: name(String::new(), &key()) });
+                self.counts.push(0);
+                self.places[place] = (self.keys.len() - 1) as u8; // fewer than 128
+                self.keys.len() - 1
+            }
+            EMPTY => {
+                let counter = self.smallest();
+                self.forget(self.keys[counter].hash);
+                let counted = &mut self.keys[counter];
+                counted.hash = hash;
+                counted.error = self.counts[counter];
+                counted.name = name(std::mem::take(&mut counted.name), &key());
+                let place = self.place(hash);
+                self.places[place] = counter as u8; // fewer than 128
+                counter
+            }
+            counter => usize::from(counter),
+        };
+        self.counts[counter] += 1;
+    }
+
+    /// Where the counter of a hash is told, or would be.
+    fn place(&self, hash: u64) -> usize {
+        let mut place = hash as usize % PLACES;
+        while self.places[place] != EMPTY && self.keys[usize::from(self.places[place])].hash != hash {
+            place = (place + 1) % PLACES;
         }
         place
     }
 
-    fn swap(&mut self, a: usize, b: usize) {
-        self.counters.swap(a, b);
-        for place in [a, b] {
-            self.places.insert(self.counters[place].hash, place);
+    /// Tells no longer where a counter is. Those that were told further on because of it move up.
+    fn forget(&mut self, hash: u64) {
+        let mut free = self.place(hash);
+        let mut next = free;
+        loop {
+            next = (next + 1) % PLACES;
+            let counter = self.places[next];
+            if counter == EMPTY {
+                break;
+            }
+            let wanted = self.keys[usize::from(counter)].hash as usize % PLACES;
+            // Whether `free` lies between where it would be and where it is, round the end.
+            if (next + PLACES - wanted) % PLACES >= (next + PLACES - free) % PLACES {
+                self.places[free] = counter;
+                free = next;
+            }
         }
+        self.places[free] = EMPTY;
+    }
+
+    /// A counter with the smallest count. Counts only grow, so that those looked at before need not be again until there
+    /// is none left of that count.
+    fn smallest(&mut self) -> usize {
+        let of_smallest = |sketch: &Self| {
+            let ahead = &sketch.counts[sketch.looked..];
+            ahead.iter().position(|&count| count == sketch.smallest).map(|ahead| sketch.looked + ahead)
+        };
+        let counter = of_smallest(self).or_else(|| {
+            self.smallest = self.counts.iter().copied().min().unwrap_or(0);
+            self.looked = 0;
+            of_smallest(self)
+        });
+        self.looked = counter.expect("one of them is the smallest");
+        self.looked
     }
 
     /// The most that a key may have been counted which has no counter.
     fn floor(&self) -> u64 {
-        if self.counters.len() < COUNTERS { 0 } else { self.counters[0].count }
+        if self.counts.len() < COUNTERS { 0 } else { self.counts.iter().copied().min().unwrap_or(0) }
     }
 
     fn merged(sketches: [&Self; 2], most: usize) -> Hottest {
         let mut merged: HashMap<u64, HotKey> = HashMap::new();
         for sketch in sketches {
-            for counter in &sketch.counters {
-                let hot = merged.entry(counter.hash).or_insert_with(|| HotKey {
-                    key: counter.name.split(SEPARATOR).map(str::to_owned).collect(),
+            for (counted, count) in sketch.keys.iter().zip(&sketch.counts) {
+                let hot = merged.entry(counted.hash).or_insert_with(|| HotKey {
+                    key: counted.name.split(SEPARATOR).map(str::to_owned).collect(),
                     count: 0,
                     error: 0,
                 });
-                hot.count += counter.count;
-                hot.error += counter.error;
+                hot.count += count;
+                hot.error += counted.error;
             }
         }
         let mut keys: Vec<HotKey> = merged.into_values().collect();
@@ -203,24 +239,6 @@ fn name(mut name: String, key: &[&str]) -> String {
     name
 }
 
-/// A hash that was one already.
-#[derive(Debug, Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only hashes are hashed");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +248,8 @@ mod tests {
     }
 
     fn count(hot: &HotKeys, key: u64, is_denied: bool) {
-        hot.count(hash(key), &[&key.to_string()], is_denied, Timestamp::default());
+        let name = key.to_string();
+        hot.count(hash(key), || [name.as_str()].into_iter().collect(), is_denied, Timestamp::default());
     }
 
     #[test]
@@ -253,9 +272,9 @@ mod tests {
         for step in 0..200_000_u64 {
             // A third goes to ten keys, one twice as often as the next; the rest to a hundred thousand.
             let key = if step.is_multiple_of(3) {
-                u64::from(random.next().leading_zeros().min(9))
+                u64::from(random.bits().leading_zeros().min(9))
             } else {
-                10 + random.next() % 100_000
+                10 + random.below(100_000)
             };
             *exact.entry(key).or_default() += 1;
             count(&hot, key, false);
@@ -278,12 +297,15 @@ mod tests {
     fn what_was_hot_long_ago_is_forgotten() {
         let hot = HotKeys::default();
         let at = |minute: u64| Timestamp::from_nanos(minute * 60_000_000_000);
-        hot.count(hash(1), &["old"], false, at(0));
-        hot.count(hash(2), &["newer"], false, at(6));
+        let count_at = |hot: &HotKeys, key, name: &'static str, now| {
+            hot.count(hash(key), || [name].into_iter().collect(), false, now);
+        };
+        count_at(&hot, 1, "old", at(0));
+        count_at(&hot, 2, "newer", at(6));
         let told =
             |hot: &HotKeys| hot.hottest(9).0.keys.into_iter().map(|hot| hot.key.concat()).collect::<Vec<_>>();
         assert_eq!(told(&hot), ["newer", "old"]);
-        hot.count(hash(3), &["newest"], false, at(12));
+        count_at(&hot, 3, "newest", at(12));
         assert_eq!(told(&hot), ["newer", "newest"]);
     }
 

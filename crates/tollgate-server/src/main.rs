@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod commands;
 mod demo;
+mod distribution;
 mod held;
 mod hot_keys;
 mod http;

@@ -10,11 +10,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabel
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use tollgate::Nanos;
 use tollgate_policy::{Engine, LimitVerdict, Verdict};
 
+use crate::distribution::Distribution;
 use crate::hot_keys::HotKeys;
 
 /// Which surface a request came through.
@@ -65,9 +66,9 @@ pub(crate) struct Metrics {
     registry: Registry,
     decisions: Family<DecisionLabels, Counter>,
     cost: Family<LimitLabels, Counter>,
-    remaining_ratio: Family<LimitLabels, Histogram>,
-    duration: Histogram,
-    wait: Histogram,
+    remaining_ratio: Family<LimitLabels, Distribution>,
+    duration: Distribution,
+    wait: Distribution,
     reloads: Family<ReloadLabels, Counter>,
     last_reload: Gauge,
     record_lost: Counter,
@@ -79,7 +80,7 @@ pub(crate) struct Metrics {
 pub(crate) struct LimitMetrics {
     decisions: [[Counter; OUTCOMES.len()]; PROTOCOLS.len()],
     cost: Counter,
-    remaining_ratio: Histogram,
+    remaining_ratio: Distribution,
     pub(crate) hot_keys: HotKeys,
 }
 
@@ -90,15 +91,15 @@ impl Metrics {
         registry.register("decisions", "Decisions of each limit", decisions.clone());
         let cost = Family::default();
         registry.register("cost", "Tokens that each limit has charged", cost.clone());
-        let remaining_ratio = Family::new_with_constructor(ratio_histogram as fn() -> Histogram);
+        let remaining_ratio = Family::new_with_constructor(ratios as fn() -> Distribution);
         registry.register(
             "remaining_ratio",
             "What remained of each limit, as a part of it",
             remaining_ratio.clone(),
         );
-        let duration = Histogram::new([1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2, 1e-1, 1.0]);
+        let duration = Distribution::new(&[1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2, 1e-1, 1.0]);
         registry.register("decision_duration_seconds", "How long a decision took", duration.clone());
-        let wait = Histogram::new([1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0]);
+        let wait = Distribution::new(&[1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0]);
         registry.register(
             "wait_seconds",
             "How long requests were to be held before they went on",
@@ -156,16 +157,9 @@ impl Metrics {
     }
 
     /// Counts a decision.
-    pub(crate) fn observe(
-        &self,
-        verdict: &Verdict<'_>,
-        protocol: Protocol,
-        took: Duration,
-        hash: impl Fn(&[&str]) -> u64,
-    ) {
-        self.duration.observe(took.as_secs_f64());
+    pub(crate) fn observe(&self, verdict: &Verdict<'_>, protocol: Protocol) {
         if !verdict.delay().is_zero() {
-            self.wait.observe(Duration::from(verdict.delay()).as_secs_f64());
+            self.wait.observe(seconds(verdict.delay()));
         }
         let limits = self.limits.load();
         let count = |limit: &LimitVerdict<'_, '_>, outcome: Outcome| {
@@ -178,7 +172,10 @@ impl Metrics {
                 metrics.cost.inc_by(verdict.cost());
             }
             let now = verdict.decided_at();
-            metrics.hot_keys.count(hash(limit.key()), limit.key(), !limit.is_allowed(), now);
+            // Of a limit with one key for everybody, that one is the hottest.
+            if !limit.limit().key.is_empty() {
+                metrics.hot_keys.count(limit.key_hash(), || limit.key(), !limit.is_allowed(), now);
+            }
         };
         for limit in verdict.limits() {
             count(&limit, if limit.is_allowed() { Outcome::allow } else { Outcome::deny });
@@ -186,6 +183,11 @@ impl Metrics {
         for limit in verdict.shadow() {
             count(&limit, if limit.is_allowed() { Outcome::allow } else { Outcome::shadow_deny });
         }
+    }
+
+    /// Counts how long so many decisions took together.
+    pub(crate) fn took(&self, took: Nanos, decisions: u64) {
+        self.duration.observe_each(seconds(took) / decisions.max(1) as f64, decisions);
     }
 
     /// Counts a reload, at this time of day if it succeeded.
@@ -223,8 +225,13 @@ impl Metrics {
     }
 }
 
-fn ratio_histogram() -> Histogram {
-    Histogram::new([0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
+/// As Prometheus wants it.
+fn seconds(span: Nanos) -> f64 {
+    span.get() as f64 / 1e9
+}
+
+fn ratios() -> Distribution {
+    Distribution::new(&[0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
 }
 
 /// The text format from before OpenMetrics: a counter's type and help carry its full name, and nothing marks the end.

@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,12 +23,14 @@ const MOST_WAITING: usize = 65_536;
 pub(crate) struct Recorder {
     order: Mutex<()>,
     lines: SyncSender<Line>,
+    writer: Mutex<Option<JoinHandle<()>>>,
     started: Duration, // the clock's zero, in Unix time
 }
 
 enum Line {
     Write(Vec<u8>),
     Flush,
+    End,
 }
 
 #[derive(Serialize)]
@@ -59,12 +61,12 @@ impl Recorder {
         let written = file.metadata().map_err(refused)?.len();
         let (lines, to_write) = sync_channel(MOST_WAITING);
         let (path, room) = (record.path.clone(), (record.max_bytes as u64).saturating_sub(written));
-        thread::Builder::new()
+        let writer = thread::Builder::new()
             .name("record".to_owned())
             .spawn(move || write(file, &path, room, &to_write))
             .map_err(refused)?;
         let started = unix_time().saturating_sub(clock.now().since(Timestamp::default()).into());
-        Ok(Self { order: Mutex::default(), lines, started })
+        Ok(Self { order: Mutex::default(), lines, writer: Mutex::new(Some(writer)), started })
     }
 
     /// Decides and writes with nobody else in between.
@@ -104,9 +106,18 @@ impl Recorder {
     pub(crate) fn flush(&self) {
         let _ = self.lines.try_send(Line::Flush); // a full line of lines is flushed soon enough
     }
+
+    /// Waits until all that was written is in the file. Nothing is written afterwards.
+    pub(crate) fn finish(&self) {
+        // Where there is no room for more, what has come is written none the less.
+        let _ = self.lines.send(Line::End);
+        if let Some(writer) = self.writer.lock().take() {
+            let _ = writer.join();
+        }
+    }
 }
 
-/// Writes lines until nobody sends any, or there is no more room.
+/// Writes lines until it is told to end, or there is no more room.
 fn write(file: File, path: &str, mut room: u64, lines: &Receiver<Line>) {
     let mut file = BufWriter::with_capacity(1 << 16, file);
     for line in lines {
@@ -120,6 +131,7 @@ fn write(file: File, path: &str, mut room: u64, lines: &Receiver<Line>) {
                 file.write_all(line)
             }
             Line::Flush => file.flush(),
+            Line::End => break,
         };
         if let Err(error) = written {
             tracing::error!(path, %error, "recording ends: the file cannot be written");

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tollgate_policy::Policy;
 
+use crate::admin::Admin;
 use crate::commands::read_policy;
 use crate::service::{Service, unix_time};
 
@@ -77,8 +78,9 @@ impl Service {
             (changes, needs_restart(&before, &policy))
         };
         let (limits, token_file) = (policy.limits.len(), policy.admin_token_file.clone());
-        self.admin.reload(token_file.as_deref())?;
+        let admin = Admin::new(token_file.as_deref())?;
         self.engine.reload(policy).map_err(|error| error.to_string())?;
+        self.admin.replace(admin);
         self.metrics.add_limits(&self.engine);
         let changes =
             changes.into_iter().map(|(limit, change)| format!("limit `{limit}` {change}")).collect();

@@ -88,7 +88,8 @@ async fn serve(
     service.drain();
     let _ = stop.send(true);
     while listeners.join_next().await.is_some() {}
-    service.tick();
+    let finishing = Arc::clone(service);
+    let _ = tokio::task::spawn_blocking(move || finishing.finish()).await;
     tracing::info!("stopped");
     Ok(())
 }

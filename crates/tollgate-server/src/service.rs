@@ -1,6 +1,5 @@
 //! What all listeners share: the engine, and what is seen of its decisions.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,6 +13,9 @@ use crate::metrics::{Metrics, Protocol};
 use crate::record::Recorder;
 use crate::reload::Reloader;
 
+/// As many limits can always be decided together.
+const MOST_LIMITS: usize = 32;
+
 /// What all listeners share.
 pub(crate) struct Service {
     pub(crate) engine: Arc<Engine>,
@@ -22,7 +24,6 @@ pub(crate) struct Service {
     pub(crate) admin: Admin,
     pub(crate) reloader: Reloader,
     recorder: Option<Recorder>,
-    hasher: RandomState,
     draining: AtomicBool,
 }
 
@@ -42,7 +43,6 @@ impl Service {
             admin,
             reloader,
             recorder,
-            hasher: RandomState::new(),
             draining: AtomicBool::new(false),
         })
     }
@@ -55,8 +55,26 @@ impl Service {
         now: Timestamp,
         protocol: Protocol,
     ) -> Result<Verdict<'a>, TooManyLimits> {
-        self.decide(policy, request, now, protocol, |now| Ok((policy.check(request, now)?, ())))
-            .map(|(verdict, ())| verdict)
+        let plan = policy.plan(request)?;
+        Ok(self.decide(policy, request, now, protocol, |now| (plan.check(now), ())).0)
+    }
+
+    /// Decides several requests in order, or none if one cannot be decided, and lets them be seen.
+    pub(crate) fn check_each<'a>(
+        &self,
+        policy: &'a PolicyInForce<'_>,
+        requests: &[Request<'a>],
+        now: Timestamp,
+        protocol: Protocol,
+        mut each: impl FnMut(&Verdict<'a>),
+    ) -> Result<(), TooManyLimits> {
+        if policy.limits.len() > MOST_LIMITS {
+            requests.iter().try_for_each(|request| policy.plan(request).map(drop))?;
+        }
+        for request in requests {
+            each(&self.check(policy, request, now, protocol)?);
+        }
+        Ok(())
     }
 
     /// Decides a request and takes permits, and lets it be seen.
@@ -67,7 +85,8 @@ impl Service {
         now: Timestamp,
         protocol: Protocol,
     ) -> Result<(Verdict<'a>, Vec<Permit>), TooManyLimits> {
-        self.decide(policy, request, now, protocol, |now| policy.acquire(request, now))
+        let plan = policy.plan_with_permits(request)?;
+        Ok(self.decide(policy, request, now, protocol, |now| plan.acquire(now)))
     }
 
     fn decide<'a, T>(
@@ -76,22 +95,26 @@ impl Service {
         request: &Request<'a>,
         now: Timestamp,
         protocol: Protocol,
-        decide: impl FnOnce(Timestamp) -> Result<(Verdict<'a>, T), TooManyLimits>,
-    ) -> Result<(Verdict<'a>, T), TooManyLimits> {
+        decide: impl FnOnce(Timestamp) -> (Verdict<'a>, T),
+    ) -> (Verdict<'a>, T) {
         let decided = match &self.recorder {
-            None => decide(now)?,
+            None => decide(now),
             // What is recorded is recorded in the order it was decided in, so that it can be decided again.
             Some(recorder) => recorder.in_order(|| {
-                let decided = decide(self.engine.clock().now())?;
+                let decided = decide(self.engine.clock().now());
                 if !recorder.write(policy, request, &decided.0) {
                     self.metrics.record_lost();
                 }
-                Ok(decided)
-            })?,
+                decided
+            }),
         };
-        let took = self.engine.clock().now().since(now);
-        self.metrics.observe(&decided.0, protocol, took.into(), |key| self.hasher.hash_one(key));
-        Ok(decided)
+        self.metrics.observe(&decided.0, protocol);
+        decided
+    }
+
+    /// Lets be seen how long so many decisions took that were made since `then`. The clock is read once for all of them.
+    pub(crate) fn took(&self, then: Timestamp, decisions: u64) {
+        self.metrics.took(self.engine.clock().now().since(then), decisions);
     }
 
     /// Whether the process is about to end.
@@ -101,6 +124,13 @@ impl Service {
 
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until nothing is left to be written.
+    pub(crate) fn finish(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.finish();
+        }
     }
 
     /// What is to be done every second.

@@ -2,9 +2,9 @@
 
 use tollgate::{Decision, Outcome, Rule, Timestamp};
 
+use super::Reason;
 use super::Request;
-use super::in_force::{InForce, TierId};
-use super::{Reason, plan};
+use super::in_force::{InForce, Standing};
 use crate::policy::{Limit, WhenMissing};
 
 /// Every limit of a policy, as it looks at one request.
@@ -48,9 +48,13 @@ impl Explained<'_> {
 }
 
 impl<'a> Explanation<'a> {
-    pub(super) fn new(in_force: &'a InForce, request: &Request<'a>, tier: TierId, now: Timestamp) -> Self {
-        let tenant = plan::tenant(request.attributes);
-        let tier_name = in_force.tier_name(tier);
+    pub(super) fn new(
+        in_force: &'a InForce,
+        request: &Request<'a>,
+        standing: &Standing<'_>,
+        now: Timestamp,
+    ) -> Self {
+        let tier_name = in_force.tier_name(standing.tier);
         let values = in_force.names.values(request.attributes, tier_name);
         let cost = request.cost.unwrap_or_else(|| in_force.cost(&values));
         let explain = |(place, limit): (u32, &'a super::in_force::LimitInForce)| {
@@ -76,7 +80,7 @@ impl<'a> Explanation<'a> {
                 true if applies => format!("{why}; acts only where a permit can be held, such as acquire"),
                 _ => why,
             };
-            let numbers = in_force.numbers_of(place, tenant, tier);
+            let numbers = in_force.numbers_of(place, standing);
             let key = limit.shared_key(&values);
             let mut decision = limit.ask(numbers, &key).cost(cost).preview_at(now);
             let denies = limit.policy.when_missing == WhenMissing::Deny && limit.missing(&values).is_some();

@@ -20,6 +20,7 @@ pub(crate) struct InForce {
     pub(crate) policy: Policy,
     pub(super) names: Names,
     tier_names: Vec<String>,
+    default_tier: TierId,
     tenants: HashMap<String, TenantInForce>,
     costs: Vec<(Conditions, u64)>,
     pub(super) limits: Vec<LimitInForce>,
@@ -36,6 +37,13 @@ pub(crate) type NumbersId = u32;
 struct TenantInForce {
     tier: TierId,
     own: Vec<(u32, NumbersId)>, // by limit
+}
+
+/// What somebody is entitled to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing<'p> {
+    pub(super) tier: TierId,
+    own: &'p [(u32, NumbersId)], // by limit
 }
 
 /// A limit in force.
@@ -112,12 +120,14 @@ impl InForce {
                 .iter()
                 .map(|cost| (Conditions::new(&cost.applies_to, &names), cost.cost))
                 .collect(),
+            default_tier: None,
             tenants: HashMap::new(),
             limits: Vec::new(),
             names,
             tier_names,
             policy,
         };
+        in_force.default_tier = in_force.policy.default_tier.as_deref().and_then(|tier| in_force.tier(tier));
         for limit in &in_force.policy.limits {
             let same =
                 before.and_then(|before| before.limits.iter().find(|old| old.policy.continues_as(limit)));
@@ -153,10 +163,12 @@ impl InForce {
         self.costs.iter().find(|(conditions, _)| conditions.hold(values)).map_or(1, |(_, cost)| *cost)
     }
 
-    /// The tier of a tenant, as the policy has it.
-    pub(super) fn tier_of(&self, tenant: Option<&str>) -> TierId {
-        let tenant = tenant.and_then(|tenant| self.tenants.get(tenant));
-        tenant.and_then(|tenant| tenant.tier).or_else(|| self.tier(self.policy.default_tier.as_deref()?))
+    /// What a tenant is entitled to, as the policy has it.
+    pub(super) fn standing(&self, tenant: Option<&str>) -> Standing<'_> {
+        match tenant.and_then(|tenant| self.tenants.get(tenant)) {
+            Some(tenant) => Standing { tier: tenant.tier.or(self.default_tier), own: &tenant.own },
+            None => Standing { tier: self.default_tier, own: &[] },
+        }
     }
 
     /// The number of a tier, if there is one of this name.
@@ -169,12 +181,11 @@ impl InForce {
         tier.map(|tier| self.tier_names[usize::from(tier)].as_str())
     }
 
-    /// The numbers that a tenant has of a limit: its own, its tier's, or those of all.
-    pub(super) fn numbers_of(&self, limit: u32, tenant: Option<&str>, tier: TierId) -> NumbersId {
-        let own = tenant.and_then(|tenant| self.tenants.get(tenant)).map_or(&[][..], |tenant| &tenant.own);
-        match own.iter().find(|(of, _)| *of == limit) {
+    /// The numbers that somebody has of a limit: their own, their tier's, or those of all.
+    pub(super) fn numbers_of(&self, limit: u32, standing: &Standing<'_>) -> NumbersId {
+        match standing.own.iter().find(|(of, _)| *of == limit) {
             Some((_, numbers)) => *numbers,
-            None => self.limit(limit).by_tier[tier.map_or(0, |tier| usize::from(tier) + 1)],
+            None => self.limit(limit).by_tier[standing.tier.map_or(0, |tier| usize::from(tier) + 1)],
         }
     }
 
@@ -198,7 +209,7 @@ impl InForce {
         let tier = match owner {
             Owner::All => None,
             Owner::Tier(tier) => Some(tier.as_str()),
-            Owner::Tenant(tenant) => self.tier_name(self.tier_of(Some(tenant))),
+            Owner::Tenant(tenant) => self.tier_name(self.standing(Some(tenant)).tier),
         };
         match tier.and_then(|tier| self.policy.tiers.get(tier)).map_or(1, |tier| tier.shed) {
             0 => Shed::Exempt,
@@ -247,13 +258,12 @@ impl LimitInForce {
         self.by_owner.get(owner).copied()
     }
 
-    /// The key that a request counts under, and whether it is denied because an attribute is missing. None where the
-    /// limit is to be skipped then.
-    pub(super) fn key<'a>(&self, values: &Values<'a>) -> Option<(Key<'a>, bool)> {
-        let is_missing = self.missing(values).is_some();
+    /// Whether the limit denies a request because an attribute of its key is missing. None where it does not apply then.
+    pub(super) fn applies(&self, values: &Values<'_>) -> Option<bool> {
         match self.policy.when_missing {
-            WhenMissing::Skip if is_missing => None,
-            when_missing => Some((self.shared_key(values), is_missing && when_missing == WhenMissing::Deny)),
+            WhenMissing::Share => Some(false),
+            WhenMissing::Skip => self.missing(values).is_none().then_some(false),
+            WhenMissing::Deny => Some(self.missing(values).is_some()),
         }
     }
 

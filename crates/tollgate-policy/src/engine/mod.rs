@@ -11,20 +11,21 @@ mod verdict;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Mutex, RwLock};
 use tollgate::{Clock, KeyedLimiter, Permit, Rate, Stats, Status, Timestamp, TokenBucket, TooManyRules};
 
-use self::in_force::{InForce, TierId};
-use self::plan::Plan;
+use self::in_force::{InForce, Standing};
 use self::pressure::Pressure;
 use self::throttle::Throttle;
 use crate::policy::{Policy, Store};
 
 pub use self::explain::{Explained, Explanation};
+pub use self::plan::Plan;
 pub use self::throttle::{ThrottleError, Throttled};
-pub use self::verdict::{LimitVerdict, Reason, Verdict};
+pub use self::verdict::{Key, LimitVerdict, Reason, Verdict};
 
 /// Decides requests by a policy, which can be changed while it is in use.
 ///
@@ -45,6 +46,7 @@ pub struct Engine {
     changing: Mutex<HashMap<String, usize>>, // one change at a time; the numbers of limits by name
     throttle: Throttle,
     live: RwLock<HashMap<String, String>>, // tiers of tenants, as they were told at run time
+    has_live: AtomicBool,                  // whether there ever was one
     pressure: Pressure,
 }
 
@@ -157,6 +159,7 @@ impl Engine {
             changing: Mutex::new(numbers),
             throttle: Throttle::new(limiter),
             live: RwLock::default(),
+            has_live: AtomicBool::new(false),
             pressure,
         })
     }
@@ -238,6 +241,7 @@ impl Engine {
             return Err(TenantError::TooMany);
         }
         live.insert(tenant.to_owned(), tier.to_owned());
+        self.has_live.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -246,15 +250,17 @@ impl Engine {
         self.throttle.limiter().stats()
     }
 
-    /// The tier of a tenant: as it was told at run time, or as the policy has it.
-    fn tier_of(&self, in_force: &InForce, tenant: Option<&str>) -> TierId {
+    /// What a tenant is entitled to: the tier it was given at run time, and what the policy has for it.
+    fn standing<'p>(&self, in_force: &'p InForce, tenant: Option<&str>) -> Standing<'p> {
+        let mut standing = in_force.standing(tenant);
+        // Few are given a tier at run time, and whoever does not do it pays nothing for it.
         if let Some(tenant) = tenant
-            && let live = self.live.read()
-            && let Some(tier) = live.get(tenant)
+            && self.has_live.load(Ordering::Relaxed)
+            && let Some(tier) = self.live.read().get(tenant).and_then(|tier| in_force.tier(tier))
         {
-            return in_force.tier(tier).or_else(|| in_force.tier_of(Some(tenant)));
+            standing.tier = Some(tier);
         }
-        in_force.tier_of(tenant)
+        standing
     }
 }
 
@@ -266,6 +272,26 @@ pub struct PolicyInForce<'e> {
 }
 
 impl PolicyInForce<'_> {
+    /// Which limits apply to a request where nobody can hold a permit, so that concurrency limits do not act. Nothing is
+    /// decided yet: whoever has several requests knows of all that they can be decided before one is.
+    ///
+    /// # Errors
+    ///
+    /// When more than 32 limits apply.
+    pub fn plan<'a>(&'a self, request: &Request<'a>) -> Result<Plan<'a>, TooManyLimits> {
+        Plan::new(self.engine, &self.in_force, request, plan::Permits::Cannot)
+    }
+
+    /// [`plan`](Self::plan) where permits can be held, with the concurrency limits that apply: to
+    /// [`acquire`](Plan::acquire).
+    ///
+    /// # Errors
+    ///
+    /// When more than 32 limits apply.
+    pub fn plan_with_permits<'a>(&'a self, request: &Request<'a>) -> Result<Plan<'a>, TooManyLimits> {
+        Plan::new(self.engine, &self.in_force, request, plan::Permits::Can)
+    }
+
     /// Decides a request: all limits that apply are charged, or none. Concurrency limits do not act here, where nobody
     /// can hold a permit.
     ///
@@ -273,8 +299,7 @@ impl PolicyInForce<'_> {
     ///
     /// When more than 32 limits apply. Nothing is charged.
     pub fn check<'a>(&'a self, request: &Request<'a>, now: Timestamp) -> Result<Verdict<'a>, TooManyLimits> {
-        let plan = Plan::new(self.engine, &self.in_force, request, plan::Permits::Cannot)?;
-        Ok(plan.check(&self.in_force, now, self.engine.pressure.is_reduced()))
+        Ok(self.plan(request)?.check(now))
     }
 
     /// [`check`](Self::check), with permits for the concurrency limits that apply. Dropping them gives them back.
@@ -287,23 +312,21 @@ impl PolicyInForce<'_> {
         request: &Request<'a>,
         now: Timestamp,
     ) -> Result<(Verdict<'a>, Vec<Permit>), TooManyLimits> {
-        let plan = Plan::new(self.engine, &self.in_force, request, plan::Permits::Can)?;
-        Ok(plan.acquire(&self.in_force, now, self.engine.pressure.is_reduced()))
+        Ok(self.plan_with_permits(request)?.acquire(now))
     }
 
     /// Every limit of the policy: whether it applies to a request and why, and what it would decide. Charges nothing.
     pub fn explain<'a>(&'a self, request: &Request<'a>, now: Timestamp) -> Explanation<'a> {
-        let tier = self.engine.tier_of(&self.in_force, plan::tenant(request.attributes));
-        Explanation::new(&self.in_force, request, tier, now)
+        let standing = self.engine.standing(&self.in_force, plan::tenant(request.attributes));
+        Explanation::new(&self.in_force, request, &standing, now)
     }
 
     /// How a key of a limit stands. None where there is no such limit.
     pub fn key(&self, limit: &str, attributes: &[(&str, &str)], now: Timestamp) -> Option<KeyStatus> {
         let (place, limit) = self.in_force.find(limit)?;
-        let tenant = plan::tenant(attributes);
-        let tier = self.engine.tier_of(&self.in_force, tenant);
-        let values = self.in_force.names.values(attributes, self.in_force.tier_name(tier));
-        let numbers = self.in_force.numbers_of(place, tenant, tier);
+        let standing = self.engine.standing(&self.in_force, plan::tenant(attributes));
+        let values = self.in_force.names.values(attributes, self.in_force.tier_name(standing.tier));
+        let numbers = self.in_force.numbers_of(place, &standing);
         let key = limit.shared_key(&values);
         Some(KeyStatus {
             capacity: limit.numbers(numbers).rule.capacity(),
@@ -315,8 +338,8 @@ impl PolicyInForce<'_> {
     /// Forgets a key of a limit: whether it was remembered. None where there is no such limit.
     pub fn reset(&self, limit: &str, attributes: &[(&str, &str)]) -> Option<bool> {
         let (_, limit) = self.in_force.find(limit)?;
-        let tier = self.engine.tier_of(&self.in_force, plan::tenant(attributes));
-        let values = self.in_force.names.values(attributes, self.in_force.tier_name(tier));
+        let standing = self.engine.standing(&self.in_force, plan::tenant(attributes));
+        let values = self.in_force.names.values(attributes, self.in_force.tier_name(standing.tier));
         Some(limit.reset(&limit.shared_key(&values)))
     }
 

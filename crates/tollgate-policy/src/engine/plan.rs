@@ -1,11 +1,13 @@
-//! The limits that apply to one request, each with its key and its numbers.
+//! From a request to its verdict: which limits apply, each with its key and its numbers, then what they say.
+
+use std::fmt;
 
 use smallvec::SmallVec;
 use tollgate::{Decision, KeyedLimiter, Outcome, Permit, Timestamp};
 
 use super::attributes::TENANT;
 use super::in_force::InForce;
-use super::verdict::{Entries, Entry, Verdict};
+use super::verdict::{Entry, Verdict};
 use super::{Engine, Request, TooManyLimits};
 
 /// Whether whoever asks can hold a permit. Concurrency limits act only where one can be held.
@@ -15,138 +17,165 @@ pub(super) enum Permits {
     Cannot,
 }
 
-/// The limits that apply to a request, not yet decided.
-pub(super) struct Plan<'a> {
-    cost: u64,
-    limits: Entries<'a>,
-    shadow: SmallVec<[Entry<'a>; 2]>,
-}
-
-/// The most limits that can be decided together.
+/// The most limits that can be decided together, and as many as usually are.
 const MOST_LIMITS: usize = 32;
+const USUAL_LIMITS: usize = 8;
 
 /// The tenant of a request.
 pub(super) fn tenant<'a>(attributes: &[(&'a str, &'a str)]) -> Option<&'a str> {
     attributes.iter().find(|(name, _)| *name == TENANT).map(|(_, value)| *value)
 }
 
+/// The limits that apply to a request, not yet decided.
+pub struct Plan<'a> {
+    verdict: Verdict<'a>, // to be
+    asks: Asks<'a>,
+}
+
+/// What is asked of the table.
+type Asks<'a> = SmallVec<[tollgate::Request<'a>; USUAL_LIMITS]>;
+
 impl<'a> Plan<'a> {
-    /// Which limits apply to a request.
     pub(super) fn new(
         engine: &Engine,
         in_force: &'a InForce,
         request: &Request<'a>,
         permits: Permits,
     ) -> Result<Self, TooManyLimits> {
-        let tenant = tenant(request.attributes);
-        let tier = engine.tier_of(in_force, tenant);
-        let values = in_force.names.values(request.attributes, in_force.tier_name(tier));
-        let cost = request.cost.unwrap_or_else(|| in_force.cost(&values));
-        let mut plan = Self { cost, limits: SmallVec::new(), shadow: SmallVec::new() };
+        let standing = engine.standing(in_force, tenant(request.attributes));
+        let values = in_force.names.values(request.attributes, in_force.tier_name(standing.tier));
+        let mut verdict = Verdict {
+            in_force,
+            now: Timestamp::default(),
+            cost: request.cost.unwrap_or_else(|| in_force.cost(&values)),
+            outcome: Outcome::ALLOW,
+            reported: None,
+            reduced: engine.pressure.is_reduced(),
+            values,
+            limits: SmallVec::new(),
+            shadow: SmallVec::new(),
+        };
         for (place, limit) in (0..).zip(&in_force.limits) {
-            if (limit.is_concurrency && permits == Permits::Cannot) || !limit.conditions.hold(&values) {
+            if (limit.is_concurrency && permits == Permits::Cannot) || !limit.conditions.hold(&verdict.values)
+            {
                 continue;
             }
-            let Some((key, is_missing)) = limit.key(&values) else { continue };
-            let numbers = in_force.numbers_of(place, tenant, tier);
-            let entry = Entry { limit: place, numbers, key, is_missing, decision: Decision::default() };
-            if limit.policy.shadow { plan.shadow.push(entry) } else { plan.limits.push(entry) }
+            let Some(is_missing) = limit.applies(&verdict.values) else { continue };
+            let numbers = in_force.numbers_of(place, &standing);
+            let entry = Entry { limit: place, numbers, hash: 0, is_missing, decision: Decision::default() };
+            if limit.policy.shadow { verdict.shadow.push(entry) } else { verdict.limits.push(entry) }
         }
-        if plan.limits.len() > MOST_LIMITS {
-            let name = |entry: &Entry<'_>| in_force.limit(entry.limit).policy.name.clone();
-            return Err(TooManyLimits { limits: plan.limits.iter().map(name).collect() });
+        if verdict.limits.len() > MOST_LIMITS {
+            let name = |entry: &Entry| in_force.limit(entry.limit).policy.name.clone();
+            return Err(TooManyLimits { limits: verdict.limits.iter().map(name).collect() });
         }
-        Ok(plan)
+        let asks = verdict.asks();
+        Ok(Self { verdict, asks })
     }
 
-    /// Decides it, without permits.
-    pub(super) fn check(mut self, in_force: &'a InForce, now: Timestamp, reduced: bool) -> Verdict<'a> {
-        let asks = self.asks(in_force);
-        let (outcome, reported) = match &asks[..] {
-            _ if self.is_missing() => self.deny_missing(&asks, now),
-            [] => (Outcome::ALLOW, None),
+    /// Decides it: all limits are charged, or none.
+    pub fn check(self, now: Timestamp) -> Verdict<'a> {
+        let Self { mut verdict, asks } = self;
+        verdict.now = now;
+        verdict.check(&asks);
+        verdict
+    }
+
+    /// Decides it, with a permit for each concurrency limit. Dropping them gives them back.
+    pub fn acquire(self, now: Timestamp) -> (Verdict<'a>, Vec<Permit>) {
+        let Self { mut verdict, asks } = self;
+        verdict.now = now;
+        let permits = verdict.acquire(&asks);
+        (verdict, permits)
+    }
+}
+
+impl fmt::Debug for Plan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("limits", &self.asks.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Verdict<'a> {
+    fn check(&mut self, asks: &[tollgate::Request<'_>]) {
+        match asks {
+            _ if self.is_missing() => self.deny_missing(asks),
+            [] => {}
             // One limit needs none of what several need.
             [ask] => {
-                self.limits[0].decision = ask.check_at(now);
-                (self.limits[0].decision.outcome, Some(0))
+                let decision = ask.check_at(self.now);
+                self.limits[0].decision = decision;
+                (self.outcome, self.reported) = (decision.outcome, Some(0));
             }
-            asks => {
-                let mut decisions = [Decision::default(); MOST_LIMITS];
-                let decisions = &mut decisions[..asks.len()];
-                let verdict = KeyedLimiter::check_all_at(asks, now, decisions);
-                self.note(decisions);
-                (verdict.outcome, verdict.reported)
-            }
-        };
-        self.verdict(in_force, now, reduced, outcome, reported)
+            asks if asks.len() <= USUAL_LIMITS => self.check_all::<USUAL_LIMITS>(asks),
+            asks => self.check_all::<MOST_LIMITS>(asks),
+        }
+        self.watch();
     }
 
-    /// Decides it, with a permit for each concurrency limit.
-    pub(super) fn acquire(
-        mut self,
-        in_force: &'a InForce,
-        now: Timestamp,
-        reduced: bool,
-    ) -> (Verdict<'a>, Vec<Permit>) {
-        let asks = self.asks(in_force);
-        let (outcome, reported, permits) = if self.is_missing() {
-            let (outcome, reported) = self.deny_missing(&asks, now);
-            (outcome, reported, Vec::new())
-        } else if asks.is_empty() {
-            (Outcome::ALLOW, None, Vec::new())
-        } else {
+    fn acquire(&mut self, asks: &[tollgate::Request<'_>]) -> Vec<Permit> {
+        let mut permits = Vec::new();
+        if self.is_missing() {
+            self.deny_missing(asks);
+        } else if !asks.is_empty() {
             let mut decisions = [Decision::default(); MOST_LIMITS];
             let decisions = &mut decisions[..asks.len()];
-            let (verdict, permits) = KeyedLimiter::acquire_all_at(&asks, now, decisions);
-            self.note(decisions);
-            (verdict.outcome, verdict.reported, permits)
-        };
-        (self.verdict(in_force, now, reduced, outcome, reported), permits)
+            let verdict;
+            (verdict, permits) = KeyedLimiter::acquire_all_at(asks, self.now, decisions);
+            self.note(&verdict, decisions);
+        }
+        self.watch();
+        permits
     }
 
-    /// What is asked of the table.
-    fn asks(&self, in_force: &'a InForce) -> SmallVec<[tollgate::Request<'a>; 8]> {
-        let ask =
-            |entry: &Entry<'_>| in_force.limit(entry.limit).ask(entry.numbers, &entry.key).cost(self.cost);
-        self.limits.iter().map(ask).collect()
+    fn check_all<const N: usize>(&mut self, asks: &[tollgate::Request<'_>]) {
+        let mut decisions = [Decision::default(); N];
+        let decisions = &mut decisions[..asks.len()];
+        let verdict = KeyedLimiter::check_all_at(asks, self.now, decisions);
+        self.note(&verdict, decisions);
     }
 
-    fn note(&mut self, decisions: &[Decision]) {
+    fn asks(&mut self) -> Asks<'a> {
+        let asks: Asks<'a> = self.limits.iter().map(|entry| self.ask(entry)).collect();
+        self.limits.iter_mut().zip(&asks).for_each(|(entry, ask)| entry.hash = ask.key_hash());
+        asks
+    }
+
+    fn ask(&self, entry: &Entry) -> tollgate::Request<'a> {
+        let limit = self.in_force.limit(entry.limit);
+        limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(self.cost)
+    }
+
+    fn note(&mut self, verdict: &tollgate::Verdict, decisions: &[Decision]) {
         self.limits.iter_mut().zip(decisions).for_each(|(entry, decision)| entry.decision = *decision);
+        (self.outcome, self.reported) = (verdict.outcome, verdict.reported);
     }
 
     fn is_missing(&self) -> bool {
-        self.limits.iter().any(|entry| entry.is_missing) && self.cost > 0
+        self.cost > 0 && self.limits.iter().any(|entry| entry.is_missing)
     }
 
-    /// Denied because an attribute is missing: nothing is charged, and no wait helps.
-    fn deny_missing(&mut self, asks: &[tollgate::Request<'_>], now: Timestamp) -> (Outcome, Option<usize>) {
+    /// Denies because an attribute is missing: nothing is charged, and no wait helps.
+    fn deny_missing(&mut self, asks: &[tollgate::Request<'_>]) {
         for (entry, ask) in self.limits.iter_mut().zip(asks) {
-            let preview = ask.preview_at(now);
+            let preview = ask.preview_at(self.now);
             entry.decision =
                 if entry.is_missing { Decision { outcome: Outcome::NEVER, ..preview } } else { preview };
         }
-        (Outcome::NEVER, self.limits.iter().position(|entry| entry.is_missing))
+        self.outcome = Outcome::NEVER;
+        self.reported = self.limits.iter().position(|entry| entry.is_missing);
     }
 
-    /// The answer, once live limits have decided. Each shadow limit decides alone, whatever they said.
-    fn verdict(
-        mut self,
-        in_force: &'a InForce,
-        now: Timestamp,
-        reduced: bool,
-        outcome: Outcome,
-        reported: Option<usize>,
-    ) -> Verdict<'a> {
-        for entry in &mut self.shadow {
-            let ask = in_force.limit(entry.limit).ask(entry.numbers, &entry.key).cost(self.cost);
-            entry.decision = if entry.is_missing && self.cost > 0 {
-                Decision { outcome: Outcome::NEVER, ..ask.preview_at(now) }
+    /// Lets each shadow limit decide alone, whatever the live ones said.
+    fn watch(&mut self) {
+        for i in 0..self.shadow.len() {
+            let ask = self.ask(&self.shadow[i]);
+            self.shadow[i].hash = ask.key_hash();
+            self.shadow[i].decision = if self.shadow[i].is_missing && self.cost > 0 {
+                Decision { outcome: Outcome::NEVER, ..ask.preview_at(self.now) }
             } else {
-                ask.check_at(now)
+                ask.check_at(self.now)
             };
         }
-        let Self { cost, limits, shadow } = self;
-        Verdict { in_force, now, cost, outcome, reported, reduced, limits, shadow }
     }
 }

@@ -4,11 +4,12 @@ use smallvec::SmallVec;
 use std::fmt;
 use tollgate::{Decision, Nanos, Outcome, Retry, Rule, Timestamp};
 
+use super::attributes::Values;
 use super::in_force::{InForce, LimitInForce, NumbersId};
 use crate::policy::Limit;
 
 /// The values that make a key, part by part.
-pub(crate) type Key<'a> = SmallVec<[&'a str; 2]>;
+pub type Key<'a> = SmallVec<[&'a str; 2]>;
 
 /// The answer to a request.
 #[must_use = "a denied request must not go ahead"]
@@ -19,18 +20,19 @@ pub struct Verdict<'a> {
     pub(super) outcome: Outcome,
     pub(super) reported: Option<usize>,
     pub(super) reduced: bool,
-    pub(super) limits: Entries<'a>,
-    pub(super) shadow: SmallVec<[Entry<'a>; 2]>,
+    pub(super) values: Values<'a>,
+    pub(super) limits: Entries,
+    pub(super) shadow: SmallVec<[Entry; 1]>,
 }
 
 /// The answers of as many limits as need no allocation, or of more.
-pub(crate) type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
+pub(crate) type Entries = SmallVec<[Entry; 8]>;
 
-/// What one limit says, and to whom.
-pub(crate) struct Entry<'a> {
+/// What one limit says. Its key is made of the request's values: a verdict is moved about, so what it holds is small.
+pub(crate) struct Entry {
     pub(crate) limit: u32,
     pub(crate) numbers: NumbersId,
-    pub(crate) key: Key<'a>,
+    pub(crate) hash: u64,        // of its key
     pub(crate) is_missing: bool, // an attribute of its key, without which it denies
     pub(crate) decision: Decision,
 }
@@ -130,13 +132,9 @@ impl<'a> Verdict<'a> {
         self.shadow.iter().map(|entry| self.view(entry))
     }
 
-    fn view<'v>(&'v self, entry: &'v Entry<'a>) -> LimitVerdict<'v, 'a> {
-        LimitVerdict {
-            in_force: self.in_force.limit(entry.limit),
-            entry,
-            now: self.now,
-            reduced: self.reduced,
-        }
+    fn view<'v>(&'v self, entry: &'v Entry) -> LimitVerdict<'v, 'a> {
+        let in_force = self.in_force.limit(entry.limit);
+        LimitVerdict { in_force, entry, values: &self.values, now: self.now, reduced: self.reduced }
     }
 }
 
@@ -153,7 +151,8 @@ impl fmt::Debug for Verdict<'_> {
 #[derive(Clone, Copy)]
 pub struct LimitVerdict<'v, 'a> {
     in_force: &'v LimitInForce,
-    entry: &'v Entry<'a>,
+    entry: &'v Entry,
+    values: &'v Values<'a>,
     now: Timestamp,
     reduced: bool,
 }
@@ -206,8 +205,13 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
     }
 
     /// The values of its key, part by part.
-    pub fn key(&self) -> &'v [&'a str] {
-        &self.entry.key
+    pub fn key(&self) -> Key<'a> {
+        self.in_force.shared_key(self.values)
+    }
+
+    /// What its key is known by, in this limit and no other.
+    pub fn key_hash(&self) -> u64 {
+        self.entry.hash
     }
 
     /// How long until more can be had than remains, if that is known: what `t` of a `RateLimit` header says.
@@ -219,7 +223,7 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         if status.remaining >= self.capacity() {
             return None; // there is no more
         }
-        let ask = self.in_force.ask(self.entry.numbers, &self.entry.key);
+        let ask = self.in_force.ask(self.entry.numbers, &self.key());
         ask.cost(status.remaining.saturating_add(1)).preview_at(self.now).retry_after()
     }
 }

@@ -107,6 +107,11 @@ impl Policy {
     /// How many live limits may apply to a request that this one applies to.
     fn together_with(&self, limit: &Limit) -> usize {
         let sample = limit.applies_to.sample();
-        self.limits.iter().filter(|other| !other.shadow && other.applies_to.may_hold(&sample)).count()
+        let is_live = |other: &&Limit| !other.shadow;
+        let always = |other: &&Limit| other.applies_to.conditions().is_empty();
+        // Of a request that nothing is known of, anything might be true; not all of it at once.
+        let may_apply =
+            |other: &&Limit| always(other) || !sample.is_empty() && other.applies_to.may_hold(&sample);
+        self.limits.iter().filter(is_live).filter(may_apply).count()
     }
 }

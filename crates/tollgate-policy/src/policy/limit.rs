@@ -264,8 +264,9 @@ pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str,
         let all = quoted(Algorithm::ALL.iter().map(|(name, _)| *name));
         return Err(format!("unknown algorithm `{algorithm}`: it is one of {all}"));
     };
-    let nothing = |_: &str| None;
-    let reader = Reader::new(&nothing);
+    // What a caller sends names nothing of ours.
+    let as_it_is = |name: &str| Some(format!("${{{name}}}"));
+    let reader = Reader::new(&as_it_is);
     let made = yaml::parse(numbers).map_err(|fault| reader.fault(fault)).ok().and_then(|node| {
         let section = reader.section(&node, keys)?;
         let (algorithm, numbers) =

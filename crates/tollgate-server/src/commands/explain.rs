@@ -29,18 +29,18 @@ pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)
             (false, _) => "no",
         };
         let would = if limit.applies { would(limit) } else { String::new() };
-        rows.push(vec![limit.limit.name.clone(), applies.to_owned(), would, why(limit)]);
+        rows.push(vec![limit.limit.name.clone(), applies.to_owned(), would, why(limit, explanation.tier)]);
     }
     print!("{}", table(&rows));
     Ok(())
 }
 
-fn why(limit: &Explained<'_>) -> String {
+fn why(limit: &Explained<'_>, tier: Option<&str>) -> String {
     if !limit.applies {
         return limit.why.clone();
     }
     let key = if limit.key.is_empty() { "everybody".to_owned() } else { limit.key.join(" / ") };
-    let numbers = check::numbers(limit.limit, None);
+    let numbers = check::numbers(limit.limit, tier);
     format!("{}; counts by `{key}`; {} {numbers}", limit.why, limit.limit.algorithm_name())
 }
 

@@ -12,8 +12,11 @@ use tollgate_policy::Policy;
 pub(crate) fn read_policy(file: &Path) -> Result<Policy, String> {
     let source = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let source = String::from_utf8(source).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        format!("{}: byte {at} is not UTF-8 text; a policy file is YAML", file.display())
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+        format!("{}:{line}:{column}: this is not UTF-8 text, which a policy file is", file.display())
     })?;
     Policy::read(file, &source).map_err(|faults| {
         if std::io::stderr().is_terminal() { faults.coloured() } else { faults.to_string() }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
-use tollgate::Timestamp;
-use tollgate_policy::{PolicyInForce, Reply, Request as Asked, TooManyLimits};
+use tollgate_policy::{Request as Asked, TooManyLimits, write_reply};
 
-use super::json::{self, Check, Checks};
+use super::json::{self, Checks};
 use super::problem::Problem;
 use super::{Answer, json_body};
 use crate::metrics::Protocol;
@@ -21,57 +20,37 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     let body = json::body(request).await?;
     let checks = Checks::parse(&body)?;
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());
-    let reply = match checks {
+    match checks {
         Checks::One(check) => {
+            let attributes = check.attributes.pairs();
+            let asked = Asked { attributes: &attributes, cost: check.cost };
+            let verdict = service.check(&policy, &asked, now, Protocol::http)?;
+            service.took(now, 1);
             let mut reply = Vec::with_capacity(USUAL_REPLY);
-            decide(&service, &policy, &check, now, &mut reply)?;
-            reply
+            write_reply(&verdict, &mut reply);
+            Ok(json_body(reply))
         }
         Checks::Many(checks) => {
-            require_possible(&policy, &checks, now)?;
+            let attributes: Vec<_> = checks.iter().map(|check| check.attributes.pairs()).collect();
+            let asked: Vec<Asked<'_>> = checks
+                .iter()
+                .zip(&attributes)
+                .map(|(check, attributes)| Asked { attributes, cost: check.cost })
+                .collect();
             let mut reply = Vec::with_capacity(USUAL_REPLY * checks.len() + 2);
             reply.push(b'[');
-            for (i, check) in checks.iter().enumerate() {
-                if i > 0 {
+            service.check_each(&policy, &asked, now, Protocol::http, |verdict| {
+                if reply.len() > 1 {
                     reply.push(b',');
                 }
-                decide(&service, &policy, check, now, &mut reply)?;
-            }
+                write_reply(verdict, &mut reply);
+            })?;
             reply.push(b']');
-            reply
+            service.took(now, asked.len() as u64);
+            Ok(json_body(reply))
         }
-    };
-    Ok(json_body(reply))
-}
-
-fn decide(
-    service: &Service,
-    policy: &PolicyInForce<'_>,
-    check: &Check<'_>,
-    now: Timestamp,
-    reply: &mut Vec<u8>,
-) -> Result<(), Problem> {
-    let attributes = check.attributes.pairs();
-    let asked = Asked { attributes: &attributes, cost: check.cost };
-    let verdict = service.check(policy, &asked, now, Protocol::http)?;
-    serde_json::to_writer(reply, &Reply::new(&verdict)).expect("made of what JSON has");
-    Ok(())
-}
-
-/// Refuses several checks before any is charged, if one of them could not be decided.
-fn require_possible(policy: &PolicyInForce<'_>, checks: &[Check<'_>], now: Timestamp) -> Result<(), Problem> {
-    if policy.limits.len() <= MOST_LIMITS {
-        return Ok(());
     }
-    for check in checks {
-        let attributes = check.attributes.pairs();
-        let _ = policy.check(&Asked { attributes: &attributes, cost: Some(0) }, now)?;
-    }
-    Ok(())
 }
-
-/// As many limits can always be decided together.
-const MOST_LIMITS: usize = 32;
 
 impl From<TooManyLimits> for Problem {
     fn from(too_many: TooManyLimits) -> Self {

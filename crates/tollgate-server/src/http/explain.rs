@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
 use serde_json::{Value, json};
-use tollgate_policy::{Explained, LimitReply, Request as Asked};
+use tollgate_policy::{Explained, Request as Asked, Seconds};
 
 use super::json::{self, Check};
 use super::{Answer, reply};
@@ -25,11 +25,21 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
 
 fn explained(limit: &Explained<'_>) -> Value {
     let Explained { limit: policy, applies, why, key, capacity, decision, .. } = limit;
-    let mut told = json!(LimitReply::new(&policy.name, *capacity, *decision, limit.reason()));
-    told["applies"] = json!(applies);
-    told["why"] = json!(why);
-    told["key"] = json!(key);
-    told["shadow"] = json!(policy.shadow);
-    told["algorithm"] = json!(policy.algorithm_name());
+    let mut told = json!({
+        "name": policy.name,
+        "applies": applies,
+        "why": why,
+        "key": key,
+        "shadow": policy.shadow,
+        "algorithm": policy.algorithm_name(),
+        "allowed": decision.is_allowed(),
+        "limit": capacity,
+        "remaining": decision.status.remaining,
+        "retry_after": decision.retry_after().map(Seconds),
+        "reset_after": Seconds(decision.status.reset_after),
+    });
+    if let Some(reason) = limit.reason() {
+        told["reason"] = json!(reason);
+    }
     told
 }

@@ -49,7 +49,9 @@ fn decide(
     }
     let attributes: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (*name, &**value)).collect();
     let asked = Asked { attributes: &attributes, cost: settings.cost };
-    let verdict = service.check(&policy, &asked, service.engine.clock().now(), Protocol::forward_auth)?;
+    let now = service.engine.clock().now();
+    let verdict = service.check(&policy, &asked, now, Protocol::forward_auth)?;
+    service.took(now, 1);
     let mut response = if verdict.is_allowed() {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -77,13 +79,17 @@ impl Settings {
         for (name, value) in query_pairs(query)? {
             match name.as_str() {
                 "deny" => {
-                    let status = value.parse().ok().and_then(|status: u16| StatusCode::from_u16(status).ok());
-                    let status = status.filter(|status| status.is_client_error() || status.is_server_error());
-                    settings.deny = status.ok_or_else(|| {
-                        Problem::bad_request(format!(
-                            "deny={value}: it is a status from 400 to 599, such as 429"
-                        ))
-                    })?;
+                    settings.deny = match value.as_str() {
+                        "401" => StatusCode::UNAUTHORIZED,
+                        "403" => StatusCode::FORBIDDEN,
+                        "429" => StatusCode::TOO_MANY_REQUESTS,
+                        _ => {
+                            let detail = format!(
+                                "deny={value}: it is 429, or 403 or 401 for proxies that know no other"
+                            );
+                            return Err(Problem::bad_request(detail));
+                        }
+                    };
                 }
                 "key" => settings.key = Some(value),
                 "cost" => {

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use smallvec::SmallVec;
 
@@ -43,9 +45,17 @@ pub(crate) async fn body(request: Request<Body>) -> Result<Bytes, Problem> {
     }
 }
 
-/// Reads JSON, or says what is wrong with it and where.
+/// Reads a JSON object, or says what is wrong with it and where.
 pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| {
+    parse_any(body).map(|Object(value)| value)
+}
+
+fn parse_any<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem> {
+    // Once for all, which is faster than text by text.
+    let text = std::str::from_utf8(body).map_err(|error| {
+        Problem::bad_request(format!("byte {} of the body is not UTF-8 text; JSON is", error.valid_up_to()))
+    })?;
+    serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
         let text = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
@@ -55,6 +65,27 @@ pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem
         let status = if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST };
         Problem::new(status, format!("line {line}, column {column}: {text}"))
     })
+}
+
+/// What is written as an object. A list of its fields in order, which a derived reader takes as well, is not one.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
 }
 
 /// One check.
@@ -79,12 +110,12 @@ impl<'b> Checks<'b> {
         if !body.trim_ascii_start().starts_with(b"[") {
             return parse(body).map(Self::One);
         }
-        let checks: Vec<Check<'b>> = parse(body)?;
+        let checks: Vec<Object<Check<'b>>> = parse_any(body)?;
         if checks.len() > MOST_CHECKS {
             let detail = format!("{} checks in one request: {MOST_CHECKS} are the most", checks.len());
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
         }
-        Ok(Self::Many(checks))
+        Ok(Self::Many(checks.into_iter().map(|Object(check)| check).collect()))
     }
 }
 

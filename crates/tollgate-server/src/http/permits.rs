@@ -5,25 +5,16 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use tollgate::Timestamp;
-use tollgate_policy::{Reply, Request as Asked, Verdict};
+use tollgate_policy::{Request as Asked, Verdict, write_reply};
 
 use super::json::{self, Check, Text};
 use super::problem::Problem;
-use super::{Answer, reply};
+use super::{Answer, json_body, reply};
 use crate::metrics::Protocol;
 use crate::service::Service;
-
-/// The answer to a check, and the permit if it was allowed.
-#[derive(Debug, Serialize)]
-struct Acquired<'v, 'a> {
-    #[serde(flatten)]
-    reply: Reply<'v, 'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    permit: Option<String>,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,6 +30,7 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Reques
     let asked = Asked { attributes: &attributes, cost: check.cost };
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());
     let (verdict, permits) = service.acquire(&policy, &asked, now, Protocol::http)?;
+    service.took(now, 1);
     let permit = match verdict.is_allowed() {
         true => {
             let kept = service.held.keep(permits, lease_end(&verdict));
@@ -46,7 +38,14 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Reques
         }
         false => None,
     };
-    Ok(reply(&Acquired { reply: Reply::new(&verdict), permit }))
+    let mut body = Vec::with_capacity(512);
+    write_reply(&verdict, &mut body);
+    if let Some(permit) = permit {
+        let closing = body.pop();
+        body.extend_from_slice(format!(",\"permit\":\"{permit}\"").as_bytes());
+        body.extend(closing);
+    }
+    Ok(json_body(body))
 }
 
 pub(super) async fn release(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Request, Version, header};
+use axum::response::IntoResponse as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
 use super::Ends;
+use super::problem::Problem;
 
 /// As many connections are open at once; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 10_000;
@@ -95,16 +97,28 @@ where
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ends);
         let mut router = router.clone();
-        async move { Ok::<_, Infallible>(answer(router.call(request.map(Body::new))).await) }
+        async move {
+            if !has_one_host(&request) {
+                return Ok::<_, Infallible>(
+                    Problem::bad_request("HTTP/1.1 asks for one Host header").into_response(),
+                );
+            }
+            Ok(answer(router.call(request.map(Body::new))).await)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
-        .pipeline_flush(true)
+        .writev(false) // answers are small: to copy one beside its head is cheaper than to send two pieces
         .serve_connection(TokioIo::new(stream), service);
     // What goes wrong on a connection is the client's affair: it hung up, or sent no HTTP.
     let _ = watcher.watch(connection).await;
+}
+
+/// RFC 9112, section 3.2: without it, or with two, nobody knows what was meant.
+fn has_one_host(request: &Request<Incoming>) -> bool {
+    request.version() != Version::HTTP_11 || request.headers().get_all(header::HOST).iter().count() == 1
 }
 
 async fn answer<R>(called: impl Future<Output = Result<R, Infallible>>) -> R {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode};
 use serde::Deserialize;
@@ -23,10 +24,11 @@ struct Tenant<'b> {
 
 pub(super) async fn handle(
     State(service): State<Arc<Service>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     request: Request<Body>,
 ) -> Answer {
     require_admin(&service, &request)?;
+    let Path(id) = id.map_err(|error| Problem::bad_request(error.body_text()))?;
     let body = json::body(request).await?;
     let tenant: Tenant<'_> = json::parse(&body)?;
     if id.len() > LONGEST_TEXT {
@@ -41,10 +43,6 @@ pub(super) async fn handle(
 
 impl From<TenantError> for Problem {
     fn from(error: TenantError) -> Self {
-        let status = match error {
-            TenantError::UnknownTier { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            _ => StatusCode::INSUFFICIENT_STORAGE,
-        };
-        Self::new(status, error.to_string())
+        Self::new(StatusCode::CONFLICT, error.to_string())
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use tollgate_policy::{ThrottleError, ThrottleReply};
+use tollgate_policy::{ThrottleError, write_throttle_reply};
 
 use super::json::{self, LONGEST_TEXT, Text};
 use super::problem::Problem;
-use super::{Answer, reply};
+use super::{Answer, json_body};
 use crate::service::Service;
 
 /// A key, and the numbers of one algorithm.
@@ -22,20 +22,25 @@ struct Throttle<'b> {
     key: Text<'b>,
     #[serde(default, deserialize_with = "json::optional_cost")]
     cost: Option<u64>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "numbers")]
     token_bucket: Option<&'b RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "numbers")]
     leaky_bucket: Option<&'b RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "numbers")]
     fixed_window: Option<&'b RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "numbers")]
     sliding_log: Option<&'b RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "numbers")]
     sliding_counter: Option<&'b RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "numbers")]
     burst_credits: Option<&'b RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "numbers")]
     concurrency: Option<&'b RawValue>,
+}
+
+/// Numbers that were sent, if only as null: they are none, which is told of them later.
+fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl<'b> Throttle<'b> {
@@ -77,7 +82,9 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     }
     let (cost, now) = (throttle.cost.unwrap_or(1), service.engine.clock().now());
     let throttled = service.engine.throttle(&throttle.key.0, algorithm, numbers, cost, now)?;
-    Ok(reply(&ThrottleReply::new(algorithm, &throttled)))
+    let mut reply = Vec::with_capacity(256);
+    write_throttle_reply(algorithm, &throttled, &mut reply);
+    Ok(json_body(reply))
 }
 
 fn unprocessable(detail: String) -> Problem {
