@@ -9,13 +9,17 @@ pub mod allocations;
 pub mod answer;
 pub mod clock;
 pub mod conformance;
+pub mod http;
 pub mod oracle;
+pub mod process;
 pub mod random;
 pub mod trace;
 
 pub use allocations::Counting;
 pub use answer::{Answer, Retry, Verdict};
 pub use clock::FakeClock;
+pub use http::Http;
+pub use process::{Process, address_in};
 pub use random::Random;
 pub use trace::{Step, Trace, rates};
 

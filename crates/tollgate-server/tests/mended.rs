@@ -1,0 +1,158 @@
+//! What was wrong once, and must not come back.
+#![allow(clippy::unwrap_used)]
+
+mod service;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+use service::{Directory, Service, assert_refused, json_of, tollgate};
+
+const POLICY: &str = "
+identity: { client_ip: { trusted_proxies: [127.0.0.1] } }
+tiers: { pro: {} }
+limits:
+  - { name: guarded, key: [tenant], match: { attributes: { guard: 'yes' } }, token_bucket: { rate: 1/day, burst: 1000 } }
+  - { name: by-address, key: [ip], match: { path: /address }, token_bucket: { rate: 1/day, burst: 1000 } }
+  - { name: trips, key: [], match: { path: /api/trips }, token_bucket: { rate: 1/day, burst: 1000 } }
+";
+
+/// What comes within a second.
+fn within_a_second(service: &Service, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = vec![0; 4096];
+    let read = stream.read(&mut answer).unwrap_or(0);
+    String::from_utf8_lossy(&answer[..read]).into_owned()
+}
+
+/// RFC 9112, 2.2: old clients send a line more than they should.
+#[test]
+fn an_answer_does_not_wait_for_the_next_request() {
+    let service = Service::start(POLICY);
+    for after in ["\r\n", "GET /li"] {
+        let answer =
+            within_a_second(&service, format!("GET /livez HTTP/1.1\r\nhost: a\r\n\r\n{after}").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200"), "{after:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn broken_http_is_told_so() {
+    let service = Service::start(POLICY);
+    for bytes in
+        ["G(T / HTTP/1.1\r\nhost: a\r\n\r\n", "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: x\r\n\r\n"]
+    {
+        let answer = within_a_second(&service, bytes.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 4"), "{bytes:?}: {answer:?}");
+    }
+}
+
+/// RFC 9112, 3.2.
+#[test]
+fn a_request_without_one_host_is_refused() {
+    let service = Service::start(POLICY);
+    for hosts in ["", "host: a\r\nhost: b\r\n"] {
+        let answer = within_a_second(&service, format!("GET /livez HTTP/1.1\r\n{hosts}\r\n").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400"), "{hosts:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_tenant_that_is_no_text_is_refused_as_everything_else() {
+    let service = Service::start(POLICY);
+    let answer = service.connect().0.send("PUT", "/v1/tenants/%ff", &[], r#"{"tier": "pro"}"#);
+    assert_refused(&answer, "%ff");
+}
+
+#[test]
+fn what_is_no_object_is_refused_and_costs_nothing() {
+    let service = Service::start(POLICY);
+    let mut client = service.connect();
+    let attributes = json!({ "tenant": "victim", "guard": "yes" });
+    assert_refused(&client.post("/v1/check", &json!([[attributes, 1]])), "a list in a list");
+    assert_refused(&client.post("/v1/acquire", &json!([attributes, 1])), "a list");
+    assert_refused(&client.post("/v1/release", &json!(["0123456789abcdef0123456789abcdef"])), "a list");
+    assert_refused(&client.0.send("PUT", "/v1/tenants/a", &[], r#"["pro"]"#), "a list");
+    assert_eq!(client.remaining("guarded", &[("tenant", "victim"), ("guard", "yes")]), 1000);
+}
+
+/// An element that cannot be read ends the walk at the one to its right: it does not make the whole line disappear.
+#[test]
+fn bytes_that_are_no_text_do_not_hide_the_clients_address() {
+    let service = Service::start(POLICY);
+    let mut client = service.connect();
+    let headers = [("x-forwarded-for", "\u{e9}, 203.0.113.7")];
+    assert_eq!(client.ask("/address", &headers).status, 204);
+    assert_eq!(client.remaining("by-address", &[("ip", "203.0.113.7"), ("path", "/address")]), 999);
+}
+
+/// nginx passes on in `$request_uri` what the client wrote, byte by byte.
+#[test]
+fn bytes_that_are_no_text_do_not_hide_the_path() {
+    let service = Service::start(POLICY);
+    let mut client = service.connect();
+    let uris = ["/api/trips", "/api/trips?\u{e9}", "/x%ff/../%61pi/trips", "/x\u{e9}/../api/trips"];
+    let mut missed = Vec::new();
+    for header in ["x-forwarded-uri", "x-original-uri"] {
+        for uri in uris {
+            let answer = client.0.send("GET", "/v1/forward-auth", &[(header, uri)], "");
+            if answer.header("ratelimit").is_none() {
+                missed.push((header, uri));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+#[test]
+fn a_fault_of_syntax_is_shown_where_it_is() {
+    let directory = Directory::new();
+    for fault in ["  - { name: half", "\t}"] {
+        let right = "limits:\n  - { name: a, key: [], token_bucket: { rate: 1/s } }\n";
+        let file = directory.write("tollgate.yaml", &format!("{right}{fault}"));
+        let output = tollgate(&["check", file.to_str().unwrap()]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains("tollgate.yaml:3:"), "{errors}");
+    }
+}
+
+/// The thread that writes has to be waited for; without, this fails now and then.
+#[test]
+fn what_was_decided_before_the_end_is_recorded() {
+    for round in 0..12 {
+        let limits = "limits: [{ name: a, key: [tenant], token_bucket: { rate: 1/s } }]";
+        let mut service = Service::start(&format!("record: {{ path: ./decisions.log }}\n{limits}"));
+        let mut client = service.connect();
+        let checks = json!(vec![json!({ "attributes": { "tenant": "x".repeat(200) } }); 1000]);
+        for _ in 0..40 {
+            assert_eq!(client.post("/v1/check", &checks).status, 200);
+        }
+        assert_eq!(client.metric("tollgate_record_lost_total"), Some(0.0));
+        service.process.signal("TERM");
+        assert_eq!(service.process.wait().code(), Some(0));
+        let lines = fs::read_to_string(service.directory.path("decisions.log")).unwrap();
+        assert_eq!((lines.lines().count(), lines.ends_with('\n')), (40_000, true), "round {round}");
+    }
+}
+
+#[test]
+fn a_policy_that_is_refused_changes_no_token() {
+    let directory = Directory::new();
+    directory.write("old.token", "old");
+    directory.write("new.token", "new");
+    let service = Service::start_in(directory, "admin: { token_file: ./old.token }\nlimits: []");
+    let mut client = service.connect();
+    service.write_policy(
+        "admin: { token_file: ./new.token }\nstore: { redis: { url: 'redis://127.0.0.1' } }\nlimits: []",
+    );
+    let mut reload = |token: &str| client.0.send("POST", "/v1/reload", &[("authorization", token)], "");
+    let refused = reload("Bearer old");
+    assert_refused(&refused, "store: redis");
+    let again = reload("Bearer old");
+    assert_eq!(again.status, 422, "{}", json_of(&again));
+}

@@ -1,0 +1,216 @@
+//! What operators do to a running server: other policies, signals, admin calls, records.
+#![allow(clippy::unwrap_used)]
+
+mod service;
+
+use std::fs;
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use service::{Client, Directory, Service, TOLLGATE, assert_refused, eventually, timed};
+
+/// A policy of one limit that tells two versions of it apart.
+fn policy(burst: u64) -> String {
+    format!("limits: [{{ name: only, key: [], token_bucket: {{ rate: 1/day, burst: {burst} }} }}]\n")
+}
+
+fn capacity(client: &mut Client) -> u64 {
+    client.check(&[], Some(0))["limits"][0]["limit"].as_u64().unwrap()
+}
+
+#[test]
+fn a_hangup_reloads() {
+    let service = Service::start(&policy(10));
+    let mut client = service.connect();
+    assert!(client.passes(&[]));
+    service.write_policy(&policy(20));
+    service.process.signal("HUP");
+    eventually("the new policy is in force", || capacity(&mut client) == 20);
+    eventually("it is logged", || service.process.errors().contains("\"why\":\"SIGHUP\""));
+    assert!(client.remaining("only", &[]) < 20); // what was spent stays spent
+}
+
+#[test]
+fn a_changed_file_is_noticed() {
+    let service = Service::start(&policy(10));
+    let mut client = service.connect();
+    for burst in [20, 30, 15] {
+        service.write_policy(&policy(burst));
+        eventually("the new policy is in force", || capacity(&mut client) == burst);
+    }
+    assert!(service.process.errors().contains("the file has changed"));
+}
+
+/// As Kubernetes mounts a config map: the file is a link into a directory that is itself a link, and that one is swapped.
+#[test]
+fn a_swapped_link_is_noticed() {
+    let directory = Directory::new();
+    let version = |name: &str, burst: u64| {
+        fs::create_dir(directory.path(name)).unwrap();
+        let text = format!("listen: {{ http: '127.0.0.1:0' }}\n{}", policy(burst));
+        fs::write(directory.path(name).join("tollgate.yaml"), text).unwrap();
+        symlink(name, directory.path("..new")).unwrap();
+        fs::rename(directory.path("..new"), directory.path("..data")).unwrap();
+    };
+    version("..2026_01", 10);
+    symlink("..data/tollgate.yaml", directory.path("tollgate.yaml")).unwrap();
+    let file = directory.path("tollgate.yaml");
+    let service =
+        Service::run(Directory::new(), Command::new(TOLLGATE).args(["serve", "--config"]).arg(file));
+    let mut client = service.connect();
+    assert_eq!(capacity(&mut client), 10);
+    for (name, burst) in [("..2026_02", 20), ("..2026_03", 30)] {
+        version(name, burst);
+        eventually("the new policy is in force", || capacity(&mut client) == burst);
+    }
+}
+
+#[test]
+fn a_broken_file_keeps_the_old_policy_and_is_logged() {
+    let service = Service::start(&policy(10));
+    let mut client = service.connect();
+    let failures = "tollgate_config_reloads_total{result=\"failure\"}";
+    for (i, broken) in ["limits: [{ name: only }]\n", "limitz: []\n", "limits: 7\n"].into_iter().enumerate() {
+        service.write_policy(broken);
+        eventually("it is counted", || client.metric(failures) == Some((i + 1) as f64));
+        assert_eq!(capacity(&mut client), 10);
+    }
+    let log = service.process.errors();
+    assert!(
+        log.contains("policy not reloaded") && log.contains("limitz") && log.contains("tollgate.yaml:2:1"),
+        "{log}"
+    );
+    // A file that is gone for a moment is no other policy.
+    fs::remove_file(service.directory.path("tollgate.yaml")).unwrap();
+    assert_refused(&client.post("/v1/reload", &json!({})), "no file");
+    assert_eq!(capacity(&mut client), 10);
+    service.write_policy(&policy(20));
+    eventually("the new policy is in force", || capacity(&mut client) == 20);
+}
+
+#[test]
+fn a_request_that_is_held_gets_its_answer_when_the_server_stops() {
+    let mut service =
+        Service::start("limits: [{ name: even, key: [], leaky_bucket: { rate: 1/s, queue: 2 } }]");
+    let mut client = service.connect();
+    assert_eq!(client.get("/v1/forward-auth").status, 204);
+    assert_eq!(client.get("/readyz").status, 200);
+    let mut held = service.connect();
+    let held = thread::spawn(move || held.get("/v1/forward-auth").status);
+    eventually("it is held", || client.metric("tollgate_wait_seconds_count") == Some(1.0));
+    service.process.signal("TERM");
+    eventually("nobody is sent here any more", || match TcpStream::connect(service.address) {
+        Err(_) => true,
+        Ok(_) => client.0.try_send("GET", "/readyz", &[], b"").is_ok_and(|answer| answer.status == 503),
+    });
+    let (took, status) = timed(|| service.process.wait());
+    assert_eq!(held.join().unwrap(), 204);
+    assert_eq!(status.code(), Some(0), "{}", service.process.errors());
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+#[test]
+fn idle_connections_do_not_keep_the_server_from_stopping() {
+    for signal in ["TERM", "INT"] {
+        let mut service = Service::start(&policy(10));
+        let mut clients: Vec<Client> = (0..20).map(|_| service.connect()).collect();
+        assert!(clients.iter_mut().all(|client| client.get("/livez").status == 200));
+        service.process.signal(signal);
+        let (took, status) = timed(|| service.process.wait());
+        assert_eq!(status.code(), Some(0), "{}", service.process.errors());
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+}
+
+/// Every call that changes or looks at what is not everybody's.
+const ADMIN: [(&str, &str, &str); 5] = [
+    ("GET", "/v1/keys?limit=only", ""),
+    ("DELETE", "/v1/keys?limit=only", ""),
+    ("PUT", "/v1/tenants/acme", r#"{"tier": "pro"}"#),
+    ("PUT", "/v1/pressure", r#"{"load": 0.7}"#),
+    ("POST", "/v1/reload", ""),
+];
+
+fn admin_policy() -> String {
+    format!("tiers: {{ pro: {{}} }}\nadaptive_rates: {{ high: 20ms, low: 10ms, floor: 0.1 }}\n{}", policy(10))
+}
+
+#[test]
+fn admin_calls_need_the_token_where_there_is_one() {
+    let directory = Directory::new();
+    directory.write("admin.token", "s3cret\n");
+    let service =
+        Service::start_in(directory, &format!("admin: {{ token_file: ./admin.token }}\n{}", admin_policy()));
+    let mut client = service.connect();
+    for (method, target, body) in ADMIN {
+        for wrong in [&[][..], &[("authorization", "Bearer s3cre")], &[("authorization", "Basic s3cret")]] {
+            let answer = client.0.send(method, target, wrong, body);
+            assert_refused(&answer, (target, wrong));
+            assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")), "{target}");
+        }
+        let right = [("authorization", "Bearer s3cret"), ("origin", "https://dashboard.example")];
+        assert_eq!(client.0.send(method, target, &right, body).status, 200, "{target}");
+    }
+    assert!(client.passes(&[])); // what decides needs none
+    // Another token takes effect with a reload.
+    service.directory.write("admin.token", "other");
+    let send = |client: &mut Client, token: &str| {
+        client.0.send("POST", "/v1/reload", &[("authorization", token)], "").status
+    };
+    assert_eq!([send(&mut client, "Bearer s3cret"), send(&mut client, "Bearer s3cret")], [200, 401]);
+    assert_eq!(send(&mut client, "Bearer other"), 200);
+}
+
+#[test]
+fn without_a_token_this_machine_may_and_no_page_of_another_site() {
+    let service = Service::start(&admin_policy());
+    let mut client = service.connect();
+    for (method, target, body) in ADMIN {
+        for (headers, status) in [
+            (&[][..], 200),
+            (&[("origin", "http://test")], 200), // the page is our own
+            (&[("origin", "https://evil.example")], 403),
+            (&[("origin", "null")], 403),
+        ] {
+            let answer = client.0.send(method, target, headers, body);
+            assert_eq!(answer.status, status, "{target} {headers:?}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn every_decision_is_recorded_until_there_is_no_more_room() {
+    let policy = "record: { path: ./decisions.log, max_bytes: 2000 }
+limits: [{ name: per-tenant, key: [tenant], token_bucket: { rate: 1/day, burst: 4 } }]";
+    let service = Service::start(policy);
+    let mut client = service.connect();
+    let file = service.directory.path("decisions.log");
+    let lines = || -> Vec<Value> {
+        let text = fs::read_to_string(&file).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    for cost in [3, 3, 1] {
+        client.check(&[("tenant", "acme"), ("secret", "of no interest")], Some(cost));
+    }
+    eventually("it is written", || lines().len() == 3);
+    for (line, (cost, allowed)) in lines().iter().zip([(3, true), (3, false), (1, true)]) {
+        let expected = (&json!({ "tenant": "acme" }), &json!(cost), &json!(allowed));
+        assert_eq!((&line["attributes"], &line["cost"], &line["allowed"]), expected, "{line}");
+        assert_eq!(line["denied_by"], if allowed { json!([]) } else { json!(["per-tenant"]) });
+        let (seconds, fraction) = line["time"].as_str().unwrap().split_once('.').unwrap();
+        assert!(seconds.parse::<u64>().unwrap() > 1_700_000_000 && fraction.len() == 9, "{line}");
+    }
+    let times: Vec<Value> = lines().iter().map(|line| line["time"].clone()).collect();
+    assert!(times.is_sorted_by_key(Value::to_string), "{times:?}");
+    for _ in 0..100 {
+        client.check(&[("tenant", "globex")], None);
+    }
+    eventually("it ends", || service.process.errors().contains("recording ends"));
+    eventually("it is written", || lines().len() > 10);
+    assert!(fs::metadata(&file).unwrap().len() <= 2000);
+    assert!(client.passes(&[("tenant", "another")]));
+}

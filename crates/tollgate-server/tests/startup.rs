@@ -1,0 +1,183 @@
+//! How the program starts, or says in a line why it does not.
+#![allow(clippy::unwrap_used)]
+
+mod service;
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use service::{Directory, Service, TOLLGATE, eventually, tollgate};
+
+/// What it says when it is to serve by a policy that it cannot serve by: the last line, all it printed, and the code.
+fn refusal(policy: &str) -> (String, String) {
+    let directory = Directory::new();
+    let file = directory.write("tollgate.yaml", policy);
+    let output = tollgate(&["serve", "--config", file.to_str().unwrap()]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{policy}: {errors}");
+    assert!(output.stdout.is_empty(), "{policy}: {}", String::from_utf8_lossy(&output.stdout));
+    (errors.lines().last().unwrap().to_owned(), errors)
+}
+
+#[test]
+fn what_cannot_be_served_is_told_in_a_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (policy, words) in [
+        (format!("listen: {{ http: '{address}' }}"), &["listen.http", &address, "in use"][..]),
+        ("listen: { http: '192.0.2.1:80' }".to_owned(), &["listen.http", "192.0.2.1:80"]),
+        ("store: { redis: { url: 'redis://127.0.0.1' } }".to_owned(), &["store: redis", "not built"]),
+        ("listen: { grpc: '127.0.0.1:0' }".to_owned(), &["listen.grpc", "not built"]),
+        ("listen: { resp: '127.0.0.1:0' }".to_owned(), &["listen.resp", "not built"]),
+        ("admin: { token_file: ./nowhere }".to_owned(), &["admin token", "nowhere", "No such file"]),
+        ("tls: { cert_file: ./nowhere, key_file: ./nowhere }".to_owned(), &["tls", "nowhere"]),
+        ("record: { path: ./nowhere/file }".to_owned(), &["record", "nowhere/file", "No such file"]),
+    ] {
+        let (line, _) = refusal(&policy);
+        assert!(words.iter().all(|word| line.contains(word)), "{policy}: {line}");
+    }
+}
+
+#[test]
+fn a_policy_file_that_is_wrong_starts_nothing() {
+    let (_, errors) = refusal("limits:\n  - { name: a, key: [], token_bucket: { rate: fast } }\n");
+    assert!(errors.contains("tollgate.yaml:2:") && errors.contains("fast"), "{errors}");
+    for command in ["serve --config", "check", "explain --config"] {
+        let arguments: Vec<&str> = command.split(' ').chain(["/nowhere/tollgate.yaml"]).collect();
+        let output = tollgate(&arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), errors.lines().count()), (Some(1), 1), "{command}: {errors}");
+        assert!(errors.contains("/nowhere/tollgate.yaml: No such file"), "{errors}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_told_from_refused_input() {
+    for arguments in [
+        &[][..],
+        &["nothing"],
+        &["check"],
+        &["serve", "--nothing"],
+        &["serve", "--config"],
+        &["explain", "tenant=acme"],
+        &["explain", "--config", "x", "no-attribute"],
+        &["explain", "--config", "x", "--cost", "many", "a=b"],
+        &["serve", "--log-format", "xml"],
+    ] {
+        let output = tollgate(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains("Usage") || errors.contains("--help"), "{arguments:?}: {errors}");
+    }
+    for arguments in [&["--help"][..], &["--version"], &["serve", "--help"], &["schema"]] {
+        let output = tollgate(arguments);
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(0), false), "{arguments:?}");
+    }
+}
+
+#[test]
+fn without_a_policy_file_it_says_what_to_try_and_that_works() {
+    if TcpListener::bind("127.0.0.1:8080").is_err() {
+        eprintln!("skipped: 127.0.0.1:8080 is taken, where the built-in policy listens");
+        return;
+    }
+    let mut service = Service::run(Directory::new(), Command::new(TOLLGATE).arg("serve"));
+    assert_eq!(service.address.to_string(), "127.0.0.1:8080");
+    let commands = [(); 3].map(|()| service.process.line_with("curl "));
+    let mut client = service.connect();
+    for command in commands {
+        let (target, body) = match command.split_once(" -d '") {
+            Some((target, body)) => (target, body.trim_end_matches('\'')),
+            None => (&*command, ""),
+        };
+        let target = target.strip_prefix("curl http://127.0.0.1:8080").unwrap();
+        let answer = client.0.send(if body.is_empty() { "GET" } else { "POST" }, target, &[], body);
+        assert_eq!(answer.status, 200, "{command}: {answer:?}");
+    }
+    let refused = client.0.send("POST", "/v1/reload", &[], "");
+    service::assert_refused(&refused, "there is no file to reload");
+}
+
+#[test]
+fn a_demo_shows_something() {
+    let directory = Directory::new();
+    let text = "listen: { http: '127.0.0.1:0' }\nlimits: [{ name: per-tenant, key: [tenant], token_bucket: { rate: 5/s } }]";
+    let file = directory.write("tollgate.yaml", text);
+    let mut command = Command::new(TOLLGATE);
+    let service = Service::run(directory, command.args(["serve", "--demo", "--config"]).arg(file));
+    let mut client = service.connect();
+    let mut count = |outcome: &str| {
+        let labels = format!("limit=\"per-tenant\",outcome=\"{outcome}\",protocol=\"http\"");
+        client.metric(&format!("tollgate_decisions_total{{{labels}}}")).unwrap_or(0.0)
+    };
+    eventually("requests pass", || count("allow") > 10.0);
+    eventually("requests are denied", || count("deny") > 10.0);
+    let before = count("allow");
+    eventually("more come", || count("allow") > before);
+}
+
+/// Whether a program is there to be used.
+fn is_there(program: &str) -> bool {
+    let is_there =
+        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !is_there {
+        eprintln!("skipped: there is no `{program}` here");
+    }
+    is_there
+}
+
+#[test]
+fn with_a_certificate_it_speaks_tls_and_nothing_else() {
+    if !is_there("curl") || Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("skipped: it takes `openssl` and `curl`");
+        return;
+    }
+    let directory = Directory::new();
+    let (key, certificate) = (directory.path("key.pem"), directory.path("cert.pem"));
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-keyout",
+        ])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let service =
+        Service::start_in(directory, "tls: { cert_file: ./cert.pem, key_file: ./key.pem }\nlimits: []");
+    let curl = |arguments: &[&str], scheme: &str| {
+        let url = format!("{scheme}://{}/v1/check", service.address);
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "8", "-d", r#"{"attributes":{}}"#]).args(arguments).arg(url);
+        command.output().unwrap()
+    };
+    let answer = curl(&["-k"], "https");
+    let body = String::from_utf8(answer.stdout).unwrap();
+    assert!(body.starts_with("{\"allowed\":true"), "{body} {}", String::from_utf8_lossy(&answer.stderr));
+    // Whoever does not know the certificate does not believe it; whoever speaks no TLS gets no answer.
+    assert!(!curl(&[], "https").status.success());
+    assert!(!curl(&[], "http").status.success());
+    let certificate = service.directory.path("cert.pem");
+    let trusted = [
+        "--cacert",
+        certificate.to_str().unwrap(),
+        "--connect-to",
+        &format!("localhost:443:{}", service.address),
+    ];
+    let output = Command::new("curl")
+        .args(["-sS", "--max-time", "8"])
+        .args(trusted)
+        .arg("https://localhost/livez")
+        .output();
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "ok\n");
+}
