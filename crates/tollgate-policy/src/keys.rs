@@ -53,7 +53,7 @@ const fn key(name: &'static str, takes: Takes, text: &'static str) -> Key {
 pub(crate) const POLICY: &[Key] = &[
     key("listen", Section(LISTEN), "Where to listen. A listener left out is off."),
     key("tls", Section(TLS), "A certificate for all listeners."),
-    key("resp_password_file", Text, "A file with the password that RESP clients must give."),
+    key("resp_password_file", Text, "A file with the password that RESP clients must give. Not built yet."),
     key("admin", Section(ADMIN), "Who may change things at run time."),
     key("headers", Section(HEADERS), "Which headers answers carry."),
     key("store", Either(&[Word(&["memory"]), Section(STORE)]), "Where the state of keys is kept."),
@@ -67,20 +67,24 @@ pub(crate) const POLICY: &[Key] = &[
         "What requests cost: the first that matches, else 1. A cost sent by the caller wins.",
     ),
     key("limits", List(&Section(LIMIT)), "The limits, in the order they are told to callers."),
-    key("gateway", Section(GATEWAY), "A reverse proxy in front of an application."),
+    key("gateway", Section(GATEWAY), "A reverse proxy in front of an application. Not built yet."),
     key(
         "adaptive_rates",
         Section(ADAPTIVE_RATES),
         "One multiplier on every rate while the upstream is overloaded.",
     ),
-    key("record", Section(RECORD), "Writes every decision in a form that `tollgate replay` reads."),
+    key("record", Section(RECORD), "Writes every decision to a file, as a line of JSON."),
 ];
 
 pub(crate) const LISTEN: &[Key] = &[
-    key("http", Text, "Decision API, forward-auth, dashboard, metrics, health."),
-    key("grpc", Text, "Envoy's rate limit service v3, gRPC health."),
-    key("resp", Text, "`CL.THROTTLE`, as redis-cell has it."),
-    key("gateway", Text, "The reverse proxy; only with a `gateway:` section."),
+    key(
+        "http",
+        Text,
+        "Decision API, forward-auth, metrics, health. 127.0.0.1:8080 if there is no `listen:` at all.",
+    ),
+    key("grpc", Text, "Envoy's rate limit service v3, gRPC health. Not built yet."),
+    key("resp", Text, "`CL.THROTTLE`, as redis-cell has it. Not built yet."),
+    key("gateway", Text, "The reverse proxy; only with a `gateway:` section. Not built yet."),
 ];
 
 pub(crate) const TLS: &[Key] =
@@ -99,21 +103,21 @@ pub(crate) const HEADERS: &[Key] = &[
 
 pub(crate) const STORE: &[Key] = &[
     key("memory", Section(MEMORY), "In this process."),
-    key("redis", Section(REDIS), "In Redis or Valkey, shared by several processes."),
+    key("redis", Section(REDIS), "In Redis or Valkey, shared by several processes. Not built yet."),
 ];
 
 pub(crate) const MEMORY: &[Key] = &[
-    key("max_keys", Count, "The most keys remembered at once."),
-    key("max_bytes", Bytes, "The most bytes they may take."),
+    key("max_keys", Count, "The most keys remembered at once: 10000000 unless told."),
+    key("max_bytes", Bytes, "The most bytes they may take: no bound unless told."),
     key(
         "when_full",
         Word(&["evict", "deny", "allow"]),
-        "What becomes of a new key when all places are in use.",
+        "What becomes of a new key when all places are in use: one that loses little makes way (`evict`, unless told), it is denied, or let through uncounted.",
     ),
     key(
         "persist",
         Section(&[key("path", Text, "The directory the state is kept in.")]),
-        "Keeps long quotas over a restart.",
+        "Keeps long quotas over a restart. Not built yet.",
     ),
 ];
 
@@ -139,13 +143,25 @@ pub(crate) const REDIS: &[Key] = &[
 pub(crate) const ON_ERROR: &[&str] = &["allow", "deny", "local"];
 
 pub(crate) const IDENTITY: &[Key] = &[
-    key("tenant", Text, "Such as `header.x-api-key`."),
-    key("user", Text, "Such as `header.x-user-id`."),
+    key(
+        "tenant",
+        Text,
+        "The header it is taken from, such as `header.x-api-key`. Without it forward-auth knows no tenant.",
+    ),
+    key(
+        "user",
+        Text,
+        "The header it is taken from, such as `header.x-user-id`. Without it forward-auth knows no user.",
+    ),
     key("client_ip", Section(CLIENT_IP), "Gives the attribute `ip`."),
 ];
 
 pub(crate) const CLIENT_IP: &[Key] = &[
-    key("trusted_proxies", List(&Text), "Networks whose word on the client's address is taken."),
+    key(
+        "trusted_proxies",
+        List(&Text),
+        "Networks of your proxies: what they say of the original request is believed. Without it nobody is, and `forward-auth` sees only the connection.",
+    ),
     key(
         "trusted_hops",
         Count,
@@ -156,12 +172,12 @@ pub(crate) const CLIENT_IP: &[Key] = &[
         Word(&["xff", "forwarded", "x-real-ip", "cf-connecting-ip"]),
         "The one header in which they tell it.",
     ),
-    key("ipv6_prefix", Count, "How many bits of an IPv6 address make a client."),
+    key("ipv6_prefix", Count, "How many bits of an IPv6 address make a client: 48 to 128, 64 unless told."),
 ];
 
 pub(crate) const TIER: &[Key] = &[
-    key("weight", Count, "Its share in the fair queue."),
-    key("shed", Count, "How hard adaptive rates press: 0 exempt, 1 normal, 2 first."),
+    key("weight", Count, "Its share in the fair queue: 1 unless told."),
+    key("shed", Count, "How hard adaptive rates press: 0 exempt, 1 normal (unless told), 2 first."),
 ];
 
 pub(crate) const TENANT: &[Key] = &[
@@ -175,8 +191,12 @@ pub(crate) const TENANT: &[Key] = &[
 ];
 
 pub(crate) const MATCH: &[Key] = &[
-    key("method", OneOrMore(&Text), "The request's method."),
-    key("path", OneOrMore(&Text), "The request's path; `*` stands for any run of characters."),
+    key("method", OneOrMore(&Text), "The request's method, as it is sent: `POST`."),
+    key(
+        "path",
+        OneOrMore(&Text),
+        "The request's path, from its first slash; `*` stands for any run of characters.",
+    ),
     key("tenant", OneOrMore(&Text), "The tenant."),
     key("user", OneOrMore(&Text), "The user."),
     key("ip", OneOrMore(&Text), "The client's address."),
@@ -219,13 +239,13 @@ pub(crate) const LIMIT: &[Key] = &[
         Time,
         "Holds a request instead of refusing it, if its turn comes within this time. For buckets.",
     ),
-    key("max_waiting", Count, "At most so many at once."),
+    key("max_waiting", Count, "At most so many at once: 1000 unless told."),
     key(
         "when_missing",
         Word(&["share", "skip", "deny"]),
-        "What a request without an attribute of the key does: share one key, pass, or be denied.",
+        "What a request without an attribute of the key does: share one key with all that lack it (unless told), skip this limit, or be denied.",
     ),
-    key("count_denied", Flag, "Whether denied requests count, too."),
+    key("count_denied", Flag, "Whether denied requests count, too. Not built yet."),
     key("on_error", Word(ON_ERROR), "What is decided when the store gives no answer."),
 ];
 
@@ -243,21 +263,25 @@ pub(crate) const FIXED_WINDOW: &[Key] = &[
     key(
         "align",
         Word(&["epoch", "first"]),
-        "Whether windows begin on the minute, or with a key's first request.",
+        "Whether windows begin on the minute (`epoch`, unless told), or with a key's first request.",
     ),
 ];
 
 pub(crate) const SLIDING_LOG: &[Key] = &[
     key("limit", Count, "How many in any span of the window."),
     key("window", Time, "How long it is."),
-    key("exact_up_to", Count, "A limit above that uses the strict counter instead."),
+    key("exact_up_to", Count, "A limit above that uses the strict counter instead: 10000 unless told."),
 ];
 
 pub(crate) const SLIDING_COUNTER: &[Key] = &[
     key("limit", Count, "How many in any span of the window, about."),
     key("window", Time, "How long it is."),
-    key("buckets", Count, "Into how many parts the window is cut."),
-    key("mode", Word(&["interpolate", "strict", "lenient"]), "How the part that is leaving weighs."),
+    key("buckets", Count, "Into how many parts the window is cut: 1 unless told."),
+    key(
+        "mode",
+        Word(&["interpolate", "strict", "lenient"]),
+        "How the part that is leaving weighs: by what is left of it (`interpolate`, unless told), wholly, not at all.",
+    ),
 ];
 
 pub(crate) const BURST_CREDITS: &[Key] = &[
@@ -268,8 +292,8 @@ pub(crate) const BURST_CREDITS: &[Key] = &[
 ];
 
 pub(crate) const CONCURRENCY: &[Key] = &[
-    key("limit", Count, "How many at once."),
-    key("lease", Time, "After which a permit that was not given back is free."),
+    key("limit", Count, "How many places there are. A request takes as many as it costs."),
+    key("lease", Time, "After which a permit that was not given back is free: never unless told."),
 ];
 
 /// The numbers of all algorithms: which of them fit is the limit's algorithm to say.
@@ -308,7 +332,11 @@ pub(crate) const FAIR_QUEUE: &[Key] = &[
 ];
 
 pub(crate) const ADAPTIVE_RATES: &[Key] = &[
-    key("high", Time, "A queueing delay above which rates go down."),
+    key(
+        "high",
+        Time,
+        "A queueing delay of the gateway above which rates go down. `PUT /v1/pressure` has marks of its own.",
+    ),
     key("low", Time, "One below which they go up again."),
     key("floor", Fraction, "The least the multiplier can be."),
 ];

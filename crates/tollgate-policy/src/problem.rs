@@ -74,8 +74,16 @@ fn message(verdict: &Verdict<'_>) -> String {
             )
         }
         (Some(Reason::Unavailable), _) => format!("Limit `{name}` could not be decided."),
-        (_, Some(1)) => format!("Limit `{name}` is spent. Try again in 1 second."),
-        (_, Some(wait)) => format!("Limit `{name}` is spent. Try again in {wait} seconds."),
-        (_, None) => format!("Limit `{name}` is spent."),
+        (_, wait) => {
+            let state = match limit.decision().status.remaining {
+                0 => format!("Limit `{name}` is spent."),
+                left => format!("Limit `{name}` has {left} left and the request costs {}.", verdict.cost()),
+            };
+            match wait {
+                None => state,
+                Some(1) => format!("{state} Try again in 1 second."),
+                Some(wait) => format!("{state} Try again in {wait} seconds."),
+            }
+        }
     }
 }

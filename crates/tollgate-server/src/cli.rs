@@ -49,13 +49,16 @@ pub(crate) struct Serve {
     /// The policy file; without one, a built-in policy to try things with
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Where to speak HTTP, instead of what the policy says
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
     /// Add lively synthetic traffic from a dozen tenants
     #[arg(long)]
     pub(crate) demo: bool,
     /// How log lines look: text on a terminal, JSON elsewhere, unless told
     #[arg(long, value_enum)]
     pub(crate) log_format: Option<LogFormat>,
-    /// The least important lines that are logged
+    /// The least important lines that are logged: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
 }

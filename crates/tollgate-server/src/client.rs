@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Once;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, header};
@@ -25,6 +26,11 @@ impl<'r> Original<'r> {
         let client_ip = &policy.identity.client_ip;
         let headers = request.headers();
         let is_trusted = client_ip.trusts(peer);
+        let speaks_like_a_proxy =
+            ["x-forwarded-uri", "x-original-uri"].iter().any(|name| headers.contains_key(*name));
+        if speaks_like_a_proxy && !is_trusted {
+            warn_of_stranger(peer);
+        }
         let told = |names: &[&str]| names.iter().filter(|_| is_trusted).find_map(|name| text(headers, name));
         let target = told(&["x-forwarded-uri", "x-original-uri", "x-original-url"]);
         let lines: Vec<Cow<'_, str>> =
@@ -66,6 +72,18 @@ impl<'r> Original<'r> {
         let value = self.headers.get(attribute.strip_prefix("header.")?)?;
         Some(lossy(value.as_bytes()))
     }
+}
+
+/// Says once that somebody is not believed who speaks like a proxy: most often it is one, and was forgotten.
+fn warn_of_stranger(peer: IpAddr) {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        tracing::warn!(
+            %peer,
+            "forward-auth was asked by somebody who is not in identity.client_ip.trusted_proxies: what is said of the \
+             original request is ignored, now and later"
+        );
+    });
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<Cow<'h, str>> {

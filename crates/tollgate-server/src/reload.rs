@@ -15,6 +15,7 @@ use crate::service::{Service, unix_time};
 /// Where the policy comes from, and whether it has changed there.
 pub(crate) struct Reloader {
     file: Option<PathBuf>,
+    started: Policy,            // what is read at the start only is as it stands there
     seen: Mutex<Option<Stamp>>, // also: one reload at a time
 }
 
@@ -31,9 +32,9 @@ pub(crate) struct Reloaded {
 }
 
 impl Reloader {
-    pub(crate) fn new(file: Option<PathBuf>) -> Self {
+    pub(crate) fn new(file: Option<PathBuf>, started: Policy) -> Self {
         let seen = Mutex::new(file.as_ref().and_then(stamp));
-        Self { file, seen }
+        Self { file, started, seen }
     }
 
     /// Whether the file has changed since it was last read.
@@ -58,7 +59,7 @@ impl Service {
         match &result {
             Ok(reloaded) => {
                 self.metrics.reloaded(Ok(unix_time()));
-                tracing::info!(file = %file.display(), why, changes = ?reloaded.changes, "policy reloaded");
+                tracing::info!(file = %file.display(), why, changes = reloaded.changes.join("; "), "policy reloaded");
                 for setting in &reloaded.needs_restart {
                     tracing::warn!(setting, "changed in the policy file, and takes effect at the next start");
                 }
@@ -75,7 +76,7 @@ impl Service {
         let (changes, needs_restart) = {
             let before = self.engine.policy();
             let changes = policy.changes_from(&before);
-            (changes, needs_restart(&before, &policy))
+            (changes, needs_restart(&self.reloader.started, &policy))
         };
         let (limits, token_file) = (policy.limits.len(), policy.admin_token_file.clone());
         let admin = Admin::new(token_file.as_deref())?;

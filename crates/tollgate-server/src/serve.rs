@@ -31,9 +31,9 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
     };
     logs::start(options);
     let acceptor = policy.tls.as_ref().map(tls::acceptor).transpose()?;
-    let address = policy.listen.map_or(Some(HTTP), |listen| listen.http);
-    let warnings = policy.warnings();
-    let service = Arc::new(Service::new(policy, Reloader::new(options.config.clone()))?);
+    let address = options.listen.or_else(|| policy.listen.map_or(Some(HTTP), |listen| listen.http));
+    let (warnings, started) = (policy.warnings(), policy.clone());
+    let service = Arc::new(Service::new(policy, Reloader::new(options.config.clone(), started))?);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -71,6 +71,7 @@ async fn serve(
         listeners.spawn(http::serve(listener, acceptor, http::router(Arc::clone(service)), stopped()));
     }
     if options.demo {
+        println!("demo: a dozen tenants send requests, to be seen in /metrics and /v1/hot");
         tokio::spawn(demo::run(Arc::clone(service)));
     }
     let mut look = tokio::time::interval(LOOK_EVERY);
@@ -96,7 +97,7 @@ async fn serve(
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| {
-        format!("listen.http {address}: {error}; choose another with `listen: {{ http: 127.0.0.1:PORT }}` in the policy file")
+        format!("listen.http {address}: {error}; choose another with --listen 127.0.0.1:PORT, or `listen: {{ http: … }}` in the policy file")
     })
 }
 
@@ -109,12 +110,12 @@ async fn reload(service: &Arc<Service>, why: &'static str) {
 /// Says where it listens and what to try.
 fn announce(options: &Serve, address: SocketAddr, is_tls: bool) {
     let url = format!("{}://{address}", if is_tls { "https" } else { "http" });
-    tracing::info!(%address, tls = is_tls, policy = ?options.config, version = env!("CARGO_PKG_VERSION"), "listening");
+    tracing::info!(%address, tls = is_tls, policy = %options.config.as_deref().map_or("built in".into(), Path::to_string_lossy), version = env!("CARGO_PKG_VERSION"), "listening");
     println!("tollgate listens on {url}");
     if options.config.is_none() {
         println!(
             "
-No --config FILE: a built-in policy runs, for trying things. Three of them:
+No --config FILE: a built-in policy runs, for trying things. Three calls to begin with:
 
   curl {url}/v1/check -d '{{\"attributes\": {{\"tenant\": \"acme\", \"user\": \"42\", \"path\": \"/api/trips\"}}}}'
   curl {url}/v1/throttle -d '{{\"key\": \"alice\", \"token_bucket\": {{\"rate\": \"5/s\", \"burst\": 20}}}}'

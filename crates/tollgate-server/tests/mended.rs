@@ -156,3 +156,49 @@ fn a_policy_that_is_refused_changes_no_token() {
     let again = reload("Bearer old");
     assert_eq!(again.status, 422, "{}", json_of(&again));
 }
+
+#[test]
+fn a_key_that_was_not_meant_is_not_reset() {
+    let service = Service::start(POLICY);
+    let mut client = service.connect();
+    for (query, detail) in [
+        ("limit=guarded&tenat=bob", "`tenat` is no part of the key: limit `guarded` counts by tenant"),
+        ("limit=guarded", "`tenant` is missing: limit `guarded` counts by tenant"),
+        (
+            "limit=trips&user=bob",
+            "`user` is no part of the key: limit `trips` counts by nothing: it has one key",
+        ),
+    ] {
+        for method in ["GET", "DELETE"] {
+            let answer = client.0.send(method, &format!("/v1/keys?{query}"), &[], "");
+            assert_eq!((answer.status, json_of(&answer)["detail"].as_str()), (400, Some(detail)), "{query}");
+        }
+    }
+    assert_eq!(client.get("/v1/keys?limit=guarded&tenant=bob").status, 200);
+    assert_eq!(client.get("/v1/keys?limit=trips&tenant=bob").status, 200);
+}
+
+/// However often it is reloaded in between.
+#[test]
+fn what_needs_a_restart_is_told_until_there_was_one() {
+    let service = Service::start("limits: []");
+    let mut client = service.connect();
+    service.directory.write("tollgate.yaml", "listen: { http: '127.0.0.1:1' }\nlimits: []");
+    for _ in 0..2 {
+        let answer = client.post("/v1/reload", &json!({}));
+        assert_eq!(json_of(&answer)["needs_restart"], json!(["listen"]), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_proxy_that_is_not_trusted_is_told_of_once() {
+    let service = Service::start("limits: [{ name: a, key: [ip], token_bucket: { rate: 1/s } }]");
+    let mut client = service.connect();
+    for _ in 0..3 {
+        let _ = client.ask("/x", &[]);
+    }
+    service::eventually("it is logged", || {
+        service.process.errors().contains("trusted_proxies: what is said")
+    });
+    assert_eq!(service.process.errors().matches("trusted_proxies: what is said").count(), 1);
+}

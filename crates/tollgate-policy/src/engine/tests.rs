@@ -344,25 +344,45 @@ fn any_number_of_rules_can_come_and_go() {
 
 #[test]
 fn warnings_name_what_is_worth_a_second_look() {
-    let nine: Vec<String> = (0..9)
-        .map(|i| format!("{{ name: l{i}, key: [], token_bucket: {{ rate: 1/s, burst: 20 }} }}"))
-        .collect();
-    let apart: Vec<String> = (0..9)
-        .map(|i| {
-            format!("{{ name: l{i}, match: {{ path: /p{i} }}, key: [], token_bucket: {{ rate: 1/s }} }}")
-        })
-        .collect();
-    let warnings = |limits: &[String]| policy(&format!("limits: [{}]", limits.join(","))).warnings();
-    assert!(warnings(&nine)[0].starts_with("9 limits may apply to one request"));
-    assert_eq!(warnings(&apart), Vec::<String>::new());
-    let costly = "costs: [{ match: { path: /a }, cost: 10 }]
-limits:
-  - { name: small, key: [], token_bucket: { rate: 1/s, burst: 9 } }
-  - { name: elsewhere, match: { path: /b }, key: [], token_bucket: { rate: 1/s, burst: 9 } }";
-    assert_eq!(
-        policy(costly).warnings(),
-        ["limit `small` holds 9 and a request may cost 10: where both apply, it never passes"]
-    );
+    const TRUST: &str = "identity: { client_ip: { trusted_proxies: [127.0.0.1] } }\n";
+    let limits = |count: usize, of: &dyn Fn(usize) -> String| {
+        let all: Vec<String> = (0..count).map(of).collect();
+        format!("{TRUST}limits: [{}]", all.join(","))
+    };
+    let everywhere = |i| format!("{{ name: l{i}, key: [], token_bucket: {{ rate: 1/s, burst: 20 }} }}");
+    let apart =
+        |i| format!("{{ name: l{i}, match: {{ path: /p{i} }}, key: [], token_bucket: {{ rate: 1/s }} }}");
+    let one = |limit: &str| format!("{TRUST}limits: [{{ name: l, {limit} }}]");
+    let costly = "costs: [{ match: { path: /a }, cost: 10 }]\ntiers: { free: {}, pro: {} }\n";
+    let rows: Vec<(String, &[&str])> = vec![
+        (limits(8, &everywhere), &[]),
+        (limits(9, &everywhere), &["9 limits may apply to one request"]),
+        (limits(9, &apart), &[]),
+        (
+            costly.to_owned()
+                + TRUST
+                + "limits:
+  - { name: small, key: [], token_bucket: { rate: 1/s, burst: 9 }, tiers: { pro: { burst: 8 }, free: { burst: 90 } } }
+  - { name: watched, shadow: true, key: [], token_bucket: { rate: 1/s, burst: 9 } }
+  - { name: elsewhere, match: { path: /b }, key: [], token_bucket: { rate: 1/s, burst: 9 } }",
+            &["limit `small` holds 9, 8 in tier pro and a request may cost 10: where both apply, it never passes"],
+        ),
+        (one("match: { path: login }, key: [], token_bucket: { rate: 1/s }"), &["limit `l` matches `path: login`"]),
+        (one("match: { method: post }, key: [], token_bucket: { rate: 1/s }"), &["limit `l` matches `method: post`"]),
+        (one("key: [ipp], token_bucket: { rate: 1/s }"), &["limit `l` counts by `ipp`: did you mean `ip`?"]),
+        (one("key: [team], token_bucket: { rate: 1/s }"), &[]),
+        (one("key: [], concurrency: { limit: 1 }"), &["limit `l` has no `lease`"]),
+        (one("key: [ip], token_bucket: { rate: 1/s }").replace(TRUST, ""), &["no `identity.client_ip.trusted_proxies`"]),
+        (one("key: [user], token_bucket: { rate: 1/s }").replace(TRUST, ""), &[]),
+        (String::new(), &["there are no limits"]),
+    ];
+    for (file, expected) in rows {
+        let warnings = policy(&file).warnings();
+        assert_eq!(warnings.len(), expected.len(), "{file}: {warnings:?}");
+        for (warning, expected) in warnings.iter().zip(expected) {
+            assert!(warning.starts_with(expected), "{file}: {warning}");
+        }
+    }
 }
 
 #[test]

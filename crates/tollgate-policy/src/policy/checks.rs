@@ -1,6 +1,7 @@
 //! What can be said of a policy before it is put in force.
 
-use super::{Limit, Policy, Store};
+use super::{Limit, Policy, Store, Trust};
+use crate::reader::nearest;
 
 /// What a new policy makes of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,9 @@ impl std::fmt::Display for Change {
         }
     }
 }
+
+/// Attributes that requests usually have.
+const USUAL: [&str; 8] = ["tenant", "user", "ip", "method", "path", "host", "tier", "key"];
 
 /// So many limits on one request need no allocation.
 const WITHOUT_ALLOCATION: usize = 8;
@@ -64,23 +68,88 @@ impl Policy {
                  and more than 32 are refused"
             ));
         }
-        for cost in &self.costs {
-            let sample = cost.applies_to.sample();
-            let too_small = |limit: &&Limit| {
-                limit.rule.capacity() < cost.cost
-                    && limit.tiers.is_empty()
-                    && limit.applies_to.may_hold(&sample)
-            };
-            for limit in self.limits.iter().filter(too_small) {
-                warnings.push(format!(
-                    "limit `{}` holds {} and a request may cost {}: where both apply, it never passes",
-                    limit.name,
-                    limit.rule.capacity(),
-                    cost.cost
-                ));
-            }
+        self.warn_of_costs(&mut warnings);
+        self.warn_of_patterns(&mut warnings);
+        self.warn_of_strangers(&mut warnings);
+        if self.limits.is_empty() {
+            warnings.push("there are no limits: every request passes".to_owned());
+        }
+        for limit in self.limits.iter().filter(|limit| limit.has_no_lease()) {
+            let name = &limit.name;
+            warnings.push(format!(
+                "limit `{name}` has no `lease`: a permit whose holder dies is never free again"
+            ));
         }
         warnings
+    }
+
+    fn warn_of_costs(&self, warnings: &mut Vec<String>) {
+        for cost in &self.costs {
+            let sample = cost.applies_to.sample();
+            let live = self.limits.iter().filter(|limit| !limit.shadow);
+            for limit in live.filter(|limit| limit.applies_to.may_hold(&sample)) {
+                let small = limit.tiers.iter().filter(|(_, rule)| rule.capacity() < cost.cost);
+                let mut small: Vec<String> =
+                    small.map(|(tier, rule)| format!("{} in tier {tier}", rule.capacity())).collect();
+                small.sort_unstable();
+                if limit.rule.capacity() < cost.cost {
+                    small.insert(0, limit.rule.capacity().to_string());
+                }
+                if !small.is_empty() {
+                    warnings.push(format!(
+                        "limit `{}` holds {} and a request may cost {}: where both apply, it never passes",
+                        limit.name,
+                        small.join(", "),
+                        cost.cost
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Patterns that match nothing real, and keys that were probably meant to be others.
+    fn warn_of_patterns(&self, warnings: &mut Vec<String>) {
+        let limits = self.limits.iter().map(|limit| (format!("limit `{}`", limit.name), &limit.applies_to));
+        let costs = self.costs.iter().map(|cost| (format!("the cost of {}", cost.cost), &cost.applies_to));
+        for (whose, applies_to) in limits.chain(costs) {
+            for (attribute, patterns) in applies_to.patterns() {
+                for pattern in patterns {
+                    let wrong = match attribute {
+                        "path" if !pattern.starts_with(['/', '*']) => "paths begin with a slash",
+                        "method" if pattern.chars().any(char::is_lowercase) => "methods are sent in capitals",
+                        _ => continue,
+                    };
+                    warnings.push(format!(
+                        "{whose} matches `{attribute}: {pattern}`, which nothing does: {wrong}"
+                    ));
+                }
+            }
+        }
+        for limit in &self.limits {
+            for name in limit.key.iter().flat_map(|part| &part.0) {
+                if let Some(meant) = nearest(name, USUAL.into_iter()).filter(|meant| meant != name) {
+                    warnings
+                        .push(format!("limit `{}` counts by `{name}`: did you mean `{meant}`?", limit.name));
+                }
+            }
+        }
+    }
+
+    /// Limits by what only a proxy can tell, where no proxy is believed.
+    fn warn_of_strangers(&self, warnings: &mut Vec<String>) {
+        let looks_at = |limit: &Limit, attribute: &str| {
+            let matched = limit.applies_to.patterns().any(|(name, _)| name == attribute);
+            matched || limit.key.iter().any(|part| part.0.iter().any(|name| name == attribute))
+        };
+        let told = ["path", "method", "ip"];
+        let is_told = |limit: &Limit| told.iter().any(|attribute| looks_at(limit, attribute));
+        if self.identity.client_ip.trust == Trust::default() && self.limits.iter().any(is_told) {
+            warnings.push(
+                "no `identity.client_ip.trusted_proxies`: nobody is believed on the original path, method and client, so \
+                 that limits by them do not work for forward-auth (a check brings its own attributes)"
+                    .to_owned(),
+            );
+        }
     }
 
     /// What becomes of each limit that is not as it was in the policy before, in order of name.

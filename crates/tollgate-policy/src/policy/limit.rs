@@ -119,14 +119,24 @@ impl Limit {
     }
 
     /// The rule of a tenant with numbers of its own; what they leave out is its tier's, then the limit's.
-    pub(crate) fn tenant_rule(&self, reader: &Reader<'_>, node: &Node, tier: Option<&str>) -> Option<Rule> {
+    pub(crate) fn tenant_rule(
+        &self,
+        reader: &Reader<'_>,
+        node: &Node,
+        tier: Option<&str>,
+    ) -> Option<(Rule, Numbers)> {
         let base = tier.and_then(|tier| self.tier_numbers.get(tier)).unwrap_or(&self.numbers);
-        self.rule_of(reader, node, base).map(|(rule, _)| rule)
+        self.rule_of(reader, node, base)
     }
 
     /// The rule for a tier, if it has one.
     pub fn rule_for(&self, tier: Option<&str>) -> &Rule {
         tier.and_then(|tier| self.tiers.get(tier)).unwrap_or(&self.rule)
+    }
+
+    /// Whether it holds places for as long as nobody gives them back.
+    pub(crate) fn has_no_lease(&self) -> bool {
+        matches!(&self.rule, Rule::Concurrency(rule) if rule.lease().is_none())
     }
 
     /// Whether the keys of this limit go on under another of the next policy: it has the same name, algorithm and key.

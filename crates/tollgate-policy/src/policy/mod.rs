@@ -19,6 +19,7 @@ pub(crate) use self::limit::sent_rule;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;
 pub(crate) use self::matching::{Condition, Pattern};
+use self::numbers::Numbers;
 pub use self::settings::{
     AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, XRateLimit,
 };
@@ -81,6 +82,14 @@ pub struct Tenant {
     pub weight: Option<Weight>,
     /// Rules of its own, by limit.
     pub limits: HashMap<String, Rule>,
+    numbers: HashMap<String, Numbers>,
+}
+
+impl Tenant {
+    /// The numbers of its own that it has of a limit, each with its name, as the file would have them.
+    pub fn numbers(&self, limit: &str) -> Vec<(&'static str, String)> {
+        self.numbers.get(limit).map_or(Vec::new(), Numbers::pairs)
+    }
 }
 
 /// What some requests cost.
@@ -195,7 +204,7 @@ impl Policy {
             let section = reader.section(node, keys::TENANT)?;
             let tier = section.get("tier").and_then(|node| known_tier(reader, node, tiers));
             let in_tier = tier.as_deref().or(default_tier);
-            let mut own = HashMap::new();
+            let (mut own, mut numbers) = (HashMap::new(), HashMap::new());
             for (limit, key, node) in section.get("limits").map_or(Vec::new(), |node| reader.named(node)) {
                 let Some(found) = limits.iter().find(|known| known.name == limit) else {
                     let names = || limits.iter().map(|limit| limit.name.as_str());
@@ -206,9 +215,12 @@ impl Policy {
                     }));
                     continue;
                 };
-                own.extend(found.tenant_rule(reader, node, in_tier).map(|rule| (limit, rule)));
+                if let Some((rule, told)) = found.tenant_rule(reader, node, in_tier) {
+                    own.insert(limit.clone(), rule);
+                    numbers.insert(limit, told);
+                }
             }
-            Some((name, Tenant { tier, weight: weight(reader, &section), limits: own }))
+            Some((name, Tenant { tier, weight: weight(reader, &section), limits: own, numbers }))
         };
         let tenants = section.get("tenants").map_or(Vec::new(), |node| reader.named(node));
         tenants.into_iter().filter_map(tenant).collect()

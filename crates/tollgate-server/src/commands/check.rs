@@ -15,6 +15,12 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     for warning in policy.warnings() {
         println!("warning: {warning}");
     }
+    let tls = policy.tls.iter().flat_map(|tls| [&tls.cert_file, &tls.key_file]);
+    for file in policy.admin_token_file.iter().chain(tls) {
+        if let Err(error) = std::fs::metadata(file) {
+            println!("warning: {file}: {error}: `tollgate serve` needs it");
+        }
+    }
     for missing in policy.not_built() {
         println!("warning: {missing} is not built yet: `tollgate serve` refuses it");
     }
@@ -45,12 +51,7 @@ fn rows(policy: &Policy) -> Vec<Vec<String>> {
         tenants.sort_unstable_by_key(|(name, _)| *name);
         let shown = tenants.len().min(TENANTS_SHOWN);
         for (name, tenant) in &tenants[..shown] {
-            let capacity = tenant.limits[&limit.name].capacity();
-            rows.push(vec![
-                format!("  tenant {name}"),
-                String::new(),
-                format!("its own, {capacity} at once"),
-            ]);
+            rows.push(vec![format!("  tenant {name}"), String::new(), joined(tenant.numbers(&limit.name))]);
         }
         if tenants.len() > shown {
             rows.push(vec![format!("  and {} more tenants", tenants.len() - shown)]);
@@ -64,8 +65,11 @@ const TENANTS_SHOWN: usize = 5;
 
 /// `rate 5/s, burst 10`.
 pub(crate) fn numbers(limit: &Limit, tier: Option<&str>) -> String {
-    let numbers: Vec<String> =
-        limit.numbers(tier).into_iter().map(|(name, value)| format!("{name} {value}")).collect();
+    joined(limit.numbers(tier))
+}
+
+fn joined(numbers: Vec<(&'static str, String)>) -> String {
+    let numbers: Vec<String> = numbers.into_iter().map(|(name, value)| format!("{name} {value}")).collect();
     numbers.join(", ")
 }
 
@@ -88,7 +92,7 @@ fn matches(limit: &Limit) -> String {
 fn summary(policy: &Policy) -> String {
     let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
     format!(
-        "right; {}, {}, {}",
+        "valid; {}, {}, {}",
         count(policy.limits.len(), "limit"),
         count(policy.tiers.len(), "tier"),
         count(policy.tenants.len(), "tenant"),

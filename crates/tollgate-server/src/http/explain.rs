@@ -32,12 +32,15 @@ fn explained(limit: &Explained<'_>) -> Value {
         "key": key,
         "shadow": policy.shadow,
         "algorithm": policy.algorithm_name(),
-        "allowed": decision.is_allowed(),
-        "limit": capacity,
-        "remaining": decision.status.remaining,
-        "retry_after": decision.retry_after().map(Seconds),
-        "reset_after": Seconds(decision.status.reset_after),
     });
+    if !applies {
+        return told; // what it would say is of no interest
+    }
+    told["allowed"] = json!(decision.is_allowed());
+    told["limit"] = json!(capacity);
+    told["remaining"] = json!(decision.status.remaining);
+    told["retry_after"] = json!(decision.retry_after().map(Seconds));
+    told["reset_after"] = json!(Seconds(decision.status.reset_after));
     if let Some(reason) = limit.reason() {
         told["reason"] = json!(reason);
     }

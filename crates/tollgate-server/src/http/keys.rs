@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use serde_json::json;
-use tollgate_policy::Seconds;
+use tollgate_policy::{Policy, Seconds};
 
 use super::problem::Problem;
 use super::{Answer, reply, require_admin};
@@ -16,6 +16,7 @@ pub(super) async fn look(State(service): State<Arc<Service>>, request: Request<B
     require_admin(&service, &request)?;
     let (limit, attributes) = limit_and_attributes(&request)?;
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+    require_key(&policy, &limit, &attributes)?;
     let key = policy.key(&limit, &pairs(&attributes), now).ok_or_else(|| unknown(&limit))?;
     Ok(reply(&json!({
         "limit": limit,
@@ -29,6 +30,7 @@ pub(super) async fn look(State(service): State<Arc<Service>>, request: Request<B
 pub(super) async fn reset(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     require_admin(&service, &request)?;
     let (limit, attributes) = limit_and_attributes(&request)?;
+    require_key(&service.engine.policy(), &limit, &attributes)?;
     let reset = service.engine.policy().reset(&limit, &pairs(&attributes)).ok_or_else(|| unknown(&limit))?;
     Ok(reply(&json!({ "reset": reset })))
 }
@@ -40,6 +42,28 @@ fn limit_and_attributes(request: &Request<Body>) -> Result<(String, Vec<(String,
         return Err(Problem::bad_request("say which limit: ?limit=NAME, then the attributes of its key"));
     };
     Ok((attributes.remove(place).1, attributes))
+}
+
+/// Refuses attributes that the limit does not count by, and a key of which a part is missing: a key that was not meant
+/// is easily reset. (The tenant also tells the tier.)
+fn require_key(policy: &Policy, limit: &str, attributes: &[(String, String)]) -> Result<(), Problem> {
+    let Some(found) = policy.limits.iter().find(|known| known.name == limit) else {
+        return Err(unknown(limit));
+    };
+    let given = |name: &String| attributes.iter().any(|(given, _)| given == name);
+    let key: Vec<String> = found.key.iter().map(ToString::to_string).collect();
+    let counts_by = || if key.is_empty() { "nothing: it has one key".to_owned() } else { key.join(" and ") };
+    let refused =
+        |what: String| Problem::bad_request(format!("{what}: limit `{limit}` counts by {}", counts_by()));
+    for (name, _) in attributes.iter().filter(|(name, _)| name != "tenant") {
+        if !found.key.iter().any(|part| part.0.contains(name)) {
+            return Err(refused(format!("`{name}` is no part of the key")));
+        }
+    }
+    match found.key.iter().find(|part| part.0.as_slice() != ["tier"] && !part.0.iter().any(given)) {
+        Some(part) => Err(refused(format!("`{part}` is missing"))),
+        None => Ok(()),
+    }
 }
 
 fn pairs(attributes: &[(String, String)]) -> Vec<(&str, &str)> {
