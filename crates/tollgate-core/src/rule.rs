@@ -302,7 +302,8 @@ impl Rule {
     }
 
     /// As [`Algorithm::convert`], between rules of any algorithm. A key starts afresh where the
-    /// algorithm changed; a `max_wait` given to a bucket, or taken from it, is no such change.
+    /// algorithm changed; a `max_wait` given to a bucket, or taken from it, is no such change, and a sliding log and a sliding
+    /// counter take over each other's counts.
     ///
     /// ```
     /// use tollgate_core::{LeakyBucket, PermitId, Rate, Rule, State, Timestamp, TokenBucket};
@@ -346,6 +347,13 @@ impl Rule {
             (Self::BurstCredits(new), Self::BurstCredits(old)) => new.convert(old, own(state), now),
             // Permits stay with their holders, whatever the new limit; new leases are for new permits.
             (Self::Concurrency(_), Self::Concurrency(_)) => {}
+            // Both count what passed in a window. What was counted counts as made now: later than it was, never earlier.
+            (Self::SlidingLog(_), Self::SlidingCounter(_))
+            | (Self::SlidingCounter(_), Self::SlidingLog(_)) => {
+                let used = old.capacity() - old.status(state, now).remaining.min(old.capacity());
+                *state = State::Unused;
+                self.spend(state, PermitId(0), used.min(self.capacity()), now);
+            }
             _ => *state = State::Unused,
         }
     }

@@ -5,6 +5,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use tollgate::Outcome;
+
 use crate::engine::{LimitVerdict, Verdict};
 use crate::policy::{Headers, Ietf, XRateLimit};
 
@@ -114,7 +116,10 @@ fn tightest_first<'v, 'a>(verdict: &'v Verdict<'a>) -> Vec<LimitVerdict<'v, 'a>>
     let mut limits: Vec<_> = verdict.limits().collect();
     limits.sort_by_key(|limit| {
         let decision = limit.decision();
-        let wait = std::cmp::Reverse(decision.retry_after());
+        let wait = std::cmp::Reverse(match decision.outcome {
+            Outcome::Deny { retry } => Some(retry), // the worst news first
+            Outcome::Allow { .. } => None,
+        });
         let (remaining, reset) = (decision.status.remaining, std::cmp::Reverse(decision.status.reset_after));
         (limit.is_allowed(), wait, remaining, reset)
     });

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The path of a request target, decoded and without detours: the query is cut off, escapes are resolved but for `%2F`,
-/// slashes merged, `.` and `..` followed.
+/// The path of a request target, decoded and without detours: the query and the parameters of segments (`;v=1`) are cut off,
+/// escapes are resolved, slashes merged, `.` and `..` followed. A slash at the end stays.
 ///
 /// ```
 /// use tollgate_policy::normal_path;
@@ -17,8 +17,8 @@ use std::fmt::Write as _;
 /// ```
 pub fn normal_path(target: &str) -> Cow<'_, str> {
     let path = target.find(['?', '#']).map_or(target, |end| &target[..end]);
-    let is_plain =
-        !path.contains('%') && !path.contains("//") && !path.contains("/.") && path.starts_with('/');
+    let has_detour = path.contains(['%', ';']) || path.contains("//") || path.contains("/.");
+    let is_plain = path.starts_with('/') && !has_detour;
     if is_plain {
         return Cow::Borrowed(path);
     }
@@ -26,6 +26,7 @@ pub fn normal_path(target: &str) -> Cow<'_, str> {
     let mut segments: Vec<&str> = Vec::new();
     let mut is_open = true; // whether the path ends in a slash
     for segment in decoded.split('/') {
+        let segment = segment.split(';').next().unwrap_or_default();
         is_open = matches!(segment, "" | "." | "..");
         match segment {
             "" | "." => {}
@@ -37,7 +38,8 @@ pub fn normal_path(target: &str) -> Cow<'_, str> {
     Cow::Owned(format!("/{}{slash}", segments.join("/")))
 }
 
-/// Resolves escapes. A slash stays escaped, since it does not separate; what is no escape, or no text, stays as it is.
+/// Resolves escapes, also of slashes, which separate for most applications once they are resolved. What is no escape, or no
+/// text, stays as it is.
 fn decode(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
@@ -51,7 +53,6 @@ fn decode(path: &str) -> Cow<'_, str> {
             .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
             .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         match byte {
-            Some(b'/') => decoded.extend_from_slice(b"%2F"),
             Some(byte) => decoded.push(byte),
             None => decoded.push(bytes[at]),
         }
@@ -87,8 +88,11 @@ mod tests {
             ("/../../api/trips", "/api/trips"),
             ("/api/trips/..", "/api/"),
             ("/api/trips/.", "/api/trips/"),
-            ("/a%2Fb", "/a%2Fb"),
-            ("/a%2fb", "/a%2Fb"),
+            ("/api%2Ftrips", "/api/trips"),
+            ("/api%2f%2ftrips", "/api/trips"),
+            ("/x%2f..%2fapi/trips", "/api/trips"),
+            ("/api;v=1/trips;a=b;c", "/api/trips"),
+            ("/api/..;/api/trips", "/api/trips"),
             ("/caf%C3%A9", "/café"),
             ("/caf%E9", "/caf%E9"), // no text
             ("/x%ff/../%61pi/trips", "/api/trips"),

@@ -17,7 +17,9 @@ pub(crate) enum Refused {
         "without an admin token this call is answered on a loopback listener only: write `admin: {{ token_file: … }}` in the policy file"
     )]
     NotLoopback,
-    #[error("a web page of another origin may not make this call")]
+    #[error(
+        "a web page of another origin may not make this call, nor may one reach this service by a name that is not its own"
+    )]
     OtherOrigin,
 }
 
@@ -32,8 +34,8 @@ impl Admin {
         *self.0.write() = other.0.into_inner();
     }
 
-    /// Whether a call that came in at a local address may change things.
-    pub(crate) fn allows(&self, headers: &HeaderMap, local: IpAddr) -> Result<(), Refused> {
+    /// Whether a call may change things that came in at a listener that is bound to the loopback, or to more.
+    pub(crate) fn allows(&self, headers: &HeaderMap, is_loopback: bool) -> Result<(), Refused> {
         match &*self.0.read() {
             Some(token) => {
                 let given = headers.get(header::AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
@@ -43,9 +45,10 @@ impl Admin {
                 };
                 if same(given, token) { Ok(()) } else { Err(Refused::Unauthorized) }
             }
-            None if !local.to_canonical().is_loopback() => Err(Refused::NotLoopback),
-            // Any page in a browser on this machine can reach a loopback port; it says where it is from.
-            None if is_other_origin(headers) => Err(Refused::OtherOrigin),
+            None if !is_loopback => Err(Refused::NotLoopback),
+            // Any page in a browser on this machine can reach a loopback port; it says where it is from, and by what
+            // name it reached us. A name that somebody else gave this machine is no name of ours.
+            None if is_other_origin(headers) || !is_own_host(headers) => Err(Refused::OtherOrigin),
             None => Ok(()),
         }
     }
@@ -64,6 +67,18 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
 fn same(given: &[u8], token: &[u8]) -> bool {
     let differences = given.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
     given.len() == token.len() && differences == 0
+}
+
+/// Whether `Host` is this machine's own, by address or as `localhost`; a client from before it was invented has none.
+fn is_own_host(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST) else { return true };
+    let host = host.to_str().unwrap_or_default();
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _port)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 fn is_other_origin(headers: &HeaderMap) -> bool {
@@ -95,26 +110,32 @@ mod tests {
             ("", false),
         ] {
             let headers = headers(&[("authorization", value)]);
-            for local in ["127.0.0.1", "10.0.0.1"] {
-                assert_eq!(
-                    admin.allows(&headers, local.parse().unwrap()).is_ok(),
-                    allowed,
-                    "{value} on {local}"
-                );
+            for local in [true, false] {
+                assert_eq!(admin.allows(&headers, local).is_ok(), allowed, "{value} on {local}");
             }
         }
-        assert_eq!(admin.allows(&HeaderMap::new(), [127, 0, 0, 1].into()), Err(Refused::Unauthorized));
+        assert_eq!(admin.allows(&HeaderMap::new(), true), Err(Refused::Unauthorized));
     }
 
     #[test]
     fn without_a_token_only_this_machine_may_and_no_page_of_another_site() {
         let admin = Admin(RwLock::new(None));
         let page = |origin| headers(&[("host", "127.0.0.1:8080"), ("origin", origin)]);
-        let loopback: IpAddr = [127, 0, 0, 1].into();
+        let loopback = true;
         assert_eq!(admin.allows(&HeaderMap::new(), loopback), Ok(()));
-        assert_eq!(admin.allows(&HeaderMap::new(), [10, 0, 0, 1].into()), Err(Refused::NotLoopback));
+        assert_eq!(admin.allows(&HeaderMap::new(), false), Err(Refused::NotLoopback));
         assert_eq!(admin.allows(&page("http://127.0.0.1:8080"), loopback), Ok(()));
         assert_eq!(admin.allows(&page("https://evil.example"), loopback), Err(Refused::OtherOrigin));
         assert_eq!(admin.allows(&page("null"), loopback), Err(Refused::OtherOrigin));
+        // A page whose name was made to lead to this machine is of its own origin.
+        for (host, expected) in [
+            ("evil.example:8080", Err(Refused::OtherOrigin)),
+            ("localhost:8080", Ok(())),
+            ("[::1]:8080", Ok(())),
+            ("127.0.0.1", Ok(())),
+            ("127.0.0.1.evil.example", Err(Refused::OtherOrigin)),
+        ] {
+            assert_eq!(admin.allows(&headers(&[("host", host)]), loopback), expected, "{host}");
+        }
     }
 }

@@ -64,12 +64,17 @@ impl<'r> Original<'r> {
         ];
         let known = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let headers = policy.attributes().filter_map(|name| Some((name, self.header(name)?)));
-        known.chain(headers).map(|(name, value)| (name, cut(value))).collect()
+        // What is matched is matched as it is; what is counted by is cut to what counts.
+        let is_matched = |name: &str| ["path", "method", "host"].contains(&name);
+        known
+            .chain(headers)
+            .map(|(name, value)| (name, if is_matched(name) { value } else { cut(value) }))
+            .collect()
     }
 
     /// The value of an attribute that names a header, such as `header.x-api-key`.
     fn header(&self, attribute: &str) -> Option<Cow<'_, str>> {
-        let value = self.headers.get(attribute.strip_prefix("header.")?)?;
+        let value = self.headers.get_all(attribute.strip_prefix("header.")?).iter().next_back()?;
         Some(lossy(value.as_bytes()))
     }
 }
@@ -87,7 +92,13 @@ fn warn_of_stranger(peer: IpAddr) {
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<Cow<'h, str>> {
-    headers.get(name).map(|value| lossy(value.as_bytes())).filter(|value| !value.is_empty())
+    // Of several, the last is what the proxy has added.
+    headers
+        .get_all(name)
+        .iter()
+        .next_back()
+        .map(|value| lossy(value.as_bytes()))
+        .filter(|value| !value.is_empty())
 }
 
 /// Bytes as text. What is none is shown as such and hides nothing of the rest: a client may write any byte.

@@ -8,6 +8,9 @@ use tollgate::{Permit, Timestamp};
 /// As many callers can hold permits at once.
 const MOST_HELD: usize = 1_000_000;
 
+/// The id of permits where there is none to hold: no concurrency limit applied.
+const NOTHING_HELD: &str = "00000000000000000000000000000000";
+
 /// The permits that are held.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Mutex<HashMap<u128, Permits>>);
@@ -20,12 +23,15 @@ struct Permits {
 
 /// As many permits as may be are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{MOST_HELD} permits are held, and that is the most: release some, or give the limit a `lease`")]
+#[error("{MOST_HELD} permits are held, and that is the most: release some")]
 pub(crate) struct TooManyHeld;
 
 impl Held {
     /// Keeps permits until they are released or their lease has ended. Tells an id that nobody can guess.
     pub(crate) fn keep(&self, permits: Vec<Permit>, until: Option<Timestamp>) -> Result<String, TooManyHeld> {
+        if permits.is_empty() {
+            return Ok(NOTHING_HELD.to_owned());
+        }
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the system has randomness");
         let id = u128::from_ne_bytes(bytes);
@@ -37,8 +43,16 @@ impl Held {
         Ok(format!("{id:032x}"))
     }
 
+    /// Whether no more can be kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.lock().len() >= MOST_HELD
+    }
+
     /// Gives permits back. False if they were not held any more.
     pub(crate) fn release(&self, id: &str) -> bool {
+        if id == NOTHING_HELD {
+            return true;
+        }
         let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let Some(id) = is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten() else { return false };
         let Some(held) = self.0.lock().remove(&id) else { return false };

@@ -234,7 +234,10 @@ fn name(mut name: String, key: &[&str]) -> String {
             name.push(SEPARATOR);
         }
         let room = LONGEST_NAME.saturating_sub(name.len());
-        name.push_str(&part[..part.floor_char_boundary(room)]);
+        // Nobody makes one part look like two.
+        name.extend(
+            part[..part.floor_char_boundary(room)].chars().map(|c| if c == SEPARATOR { '?' } else { c }),
+        );
     }
     name
 }

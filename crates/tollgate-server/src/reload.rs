@@ -15,8 +15,9 @@ use crate::service::{Service, unix_time};
 /// Where the policy comes from, and whether it has changed there.
 pub(crate) struct Reloader {
     file: Option<PathBuf>,
-    started: Policy,            // what is read at the start only is as it stands there
-    seen: Mutex<Option<Stamp>>, // also: one reload at a time
+    started: Policy,              // what is read at the start only is as it stands there
+    seen: Mutex<Option<Stamp>>,   // also: one reload at a time
+    looked: Mutex<Option<Stamp>>, // at the last look
 }
 
 /// What tells two versions of a file apart without reading it. Following links, so that a swapped one is seen.
@@ -34,14 +35,18 @@ pub(crate) struct Reloaded {
 impl Reloader {
     pub(crate) fn new(file: Option<PathBuf>, started: Policy) -> Self {
         let seen = Mutex::new(file.as_ref().and_then(stamp));
-        Self { file, started, seen }
+        Self { file, started, seen, looked: Mutex::default() }
     }
 
-    /// Whether the file has changed since it was last read.
+    /// Whether the file has changed since it was last read, and is as it was at the last look: whoever writes it may not
+    /// be done yet.
     pub(crate) fn has_changed(&self) -> bool {
         let Some(file) = &self.file else { return false };
         let now = stamp(file);
-        now.is_some() && *self.seen.lock() != now
+        let is_settled = std::mem::replace(&mut *self.looked.lock(), now) == now;
+        // While it is being read, whatever has changed is seen at the next look.
+        let Some(seen) = self.seen.try_lock() else { return false };
+        is_settled && now.is_some() && *seen != now
     }
 }
 
@@ -55,7 +60,15 @@ impl Service {
         };
         let mut seen = self.reloader.seen.lock();
         *seen = stamp(file);
-        let result = read_policy(file).and_then(|policy| self.put_in_force(policy));
+        let result = read_policy(file).and_then(|policy| {
+            if policy == Policy::default() && !self.engine.policy().limits.is_empty() {
+                return Err(format!(
+                    "{}: the file is empty; to let every request pass, write `limits: []`",
+                    file.display()
+                ));
+            }
+            self.put_in_force(policy)
+        });
         match &result {
             Ok(reloaded) => {
                 self.metrics.reloaded(Ok(unix_time()));

@@ -41,7 +41,10 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("the runtime could not be started: {error}"))?;
-    runtime.block_on(serve(&service, options, address, acceptor))
+    let result = runtime.block_on(serve(&service, options, address, acceptor));
+    // Whoever still reads a file that does not come is not waited for.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
 }
 
 async fn serve(
@@ -78,8 +81,8 @@ async fn serve(
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let signal = loop {
         tokio::select! {
-            _ = hangup.recv() => reload(service, "SIGHUP").await,
-            _ = look.tick() => if service.reloader.has_changed() { reload(service, "the file has changed").await },
+            _ = hangup.recv() => reload(service, "SIGHUP"),
+            _ = look.tick() => if service.reloader.has_changed() { reload(service, "the file has changed") },
             _ = tick.tick() => service.tick(),
             _ = terminate.recv() => break "SIGTERM",
             _ = interrupt.recv() => break "SIGINT",
@@ -101,10 +104,10 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-async fn reload(service: &Arc<Service>, why: &'static str) {
+/// Reloads, without anybody waiting for it. What comes of it is logged.
+fn reload(service: &Arc<Service>, why: &'static str) {
     let service = Arc::clone(service);
-    // What came of it has been logged.
-    let _ = tokio::task::spawn_blocking(move || service.reload(why)).await;
+    tokio::task::spawn_blocking(move || service.reload(why));
 }
 
 /// Says where it listens and what to try.

@@ -95,11 +95,13 @@ fn a_path_meets_the_same_limits_however_it_is_written() {
         "/../../api/trips",
         "/api/trips?%2e%2e",
         "/api/trips;a=b/../trips",
+        "/api%2Ftrips",
+        "/api/trips;a=b",
         "///api/trips",
     ] {
         assert_eq!(met(&mut client, "GET", &[("X-Forwarded-Uri", path)]), ["trips"], "{path}");
     }
-    for path in ["/api/trips/1", "/api/tripsx", "/api%2Ftrips", "/api/Trips", "/api/%2574rips"] {
+    for path in ["/api/trips/1", "/api/tripsx", "/api/Trips", "/api/%2574rips"] {
         assert!(met(&mut client, "GET", &[("X-Forwarded-Uri", path)]).is_empty(), "{path}");
     }
 }
@@ -122,7 +124,7 @@ fn headers_name_the_tenant_the_user_and_what_else_is_counted_by() {
         ("/user", &[("X-User-Id", "42")], "per-user", "user=42", 4999),
         ("/user", &[], "per-user", "ip=127.0.0.1", 4999),
         ("/user", &[("X-User-Id", "")], "per-user", "ip=127.0.0.1", 4998),
-        ("/host", &[], "per-host", "host=test", 7999),
+        ("/host", &[], "per-host", &format!("host={}", service.address), 7999),
         ("/host", &[("X-Forwarded-Host", "shop.example")], "per-host", "host=shop.example", 7999),
         ("/version", &[("X-Version", "v2")], "per-version", "header.x-version=v2", 8999),
     ] {

@@ -202,3 +202,74 @@ fn a_proxy_that_is_not_trusted_is_told_of_once() {
     });
     assert_eq!(service.process.errors().matches("trusted_proxies: what is said").count(), 1);
 }
+
+/// Whoever truncates the file and then writes it is not done in between.
+#[test]
+fn a_file_that_is_being_written_changes_nothing() {
+    let policy = "limits: [{ name: a, key: [], token_bucket: { rate: 1/day, burst: 2 } }]";
+    let service = Service::start(policy);
+    let mut client = service.connect();
+    assert_eq!((client.passes(&[]), client.passes(&[]), client.passes(&[])), (true, true, false));
+    fs::write(service.directory.path("tollgate.yaml"), "").unwrap();
+    let answer = client.post("/v1/reload", &json!({}));
+    assert_eq!(answer.status, 422, "{answer:?}");
+    assert!(answer.body.contains("write `limits: []`"), "{answer:?}");
+    service::pause(Duration::from_millis(1300)); // long enough for it to be seen
+    assert!(!client.passes(&[]));
+    service.write_policy(policy);
+    service::pause(Duration::from_millis(1300));
+    assert!(!client.passes(&[]));
+}
+
+/// What never comes is not waited for.
+#[test]
+fn a_policy_that_is_no_file_stops_nothing() {
+    let mut service = Service::start("limits: []");
+    let path = service.directory.path("tollgate.yaml");
+    fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    service::eventually("it was looked at", || service.process.errors().contains("this is no file"));
+    service.process.signal("TERM");
+    assert_eq!(service.process.wait().code(), Some(0));
+}
+
+/// The last line is the proxy's own; what is longer than a name can be is matched all the same.
+#[test]
+fn what_a_client_sends_besides_does_not_choose_the_route() {
+    let policy = "
+identity: { client_ip: { trusted_proxies: [127.0.0.1] } }
+limits:
+  - { name: login, key: [], match: { path: /api/login }, token_bucket: { rate: 1/day, burst: 100 } }
+  - { name: export, key: [], match: { path: /api/*/export }, token_bucket: { rate: 1/day, burst: 100 } }";
+    let service = Service::start(policy);
+    let mut client = service.connect();
+    let two = [("x-forwarded-uri", "/free"), ("x-forwarded-uri", "/api/login")];
+    let answer = client.0.send("GET", "/v1/forward-auth", &two, "");
+    assert!(answer.header("ratelimit").is_some_and(|told| told.starts_with("\"login\"")), "{answer:?}");
+    let answer = client.ask(&format!("/api/{}/export", "a".repeat(5000)), &[]);
+    assert!(answer.header("ratelimit").is_some_and(|told| told.starts_with("\"export\"")), "{answer:?}");
+    for path in ["/api%2Flogin", "/api/login;x=1", "/api/;/login"] {
+        assert!(client.ask(path, &[]).header("ratelimit").is_some(), "{path}");
+    }
+}
+
+#[test]
+fn only_what_a_shadow_limit_let_pass_is_its_cost() {
+    let service = Service::start(
+        "limits: [{ name: w, shadow: true, key: [], token_bucket: { rate: 1/day, burst: 1 } }]",
+    );
+    let mut client = service.connect();
+    (0..5).for_each(|_| assert!(client.passes(&[])));
+    assert_eq!(client.metric("tollgate_cost_total{limit=\"w\"}"), Some(1.0));
+}
+
+/// However long it was held.
+#[test]
+fn a_permit_of_nothing_can_be_released() {
+    let service = Service::start("limits: []");
+    let mut client = service.connect();
+    let acquired = json_of(&client.post("/v1/acquire", &json!({ "attributes": {} })));
+    assert_eq!(acquired["allowed"], true);
+    let release = json!({ "permit": acquired["permit"] });
+    assert_eq!(json_of(&client.post("/v1/release", &release))["released"], true);
+}

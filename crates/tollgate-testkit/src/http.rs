@@ -7,6 +7,7 @@ use std::time::Duration;
 /// A connection that is kept for several requests.
 #[derive(Debug)]
 pub struct Http {
+    address: SocketAddr,
     stream: BufReader<TcpStream>,
 }
 
@@ -38,7 +39,7 @@ impl Http {
         let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
         stream.set_nodelay(true).expect("a socket");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
-        Self { stream: BufReader::new(stream) }
+        Self { address, stream: BufReader::new(stream) }
     }
 
     /// Sends a request and waits for the answer.
@@ -63,7 +64,7 @@ impl Http {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<Answer> {
-        let mut request = format!("{method} {target} HTTP/1.1\r\nhost: test\r\n").into_bytes();
+        let mut request = format!("{method} {target} HTTP/1.1\r\nhost: {}\r\n", self.address).into_bytes();
         for (name, value) in headers {
             request.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
         }

@@ -34,6 +34,7 @@ pub struct Explained<'a> {
     /// What it would decide, and how the key stands: nothing was charged.
     pub decision: Decision,
     is_missing: bool, // an attribute of its key, without which it denies
+    reduced: bool,    // rates, for the time being
 }
 
 impl Explained<'_> {
@@ -43,7 +44,7 @@ impl Explained<'_> {
         if self.is_missing {
             return Some(Reason::MissingAttribute);
         }
-        Some(Reason::of(retry, matches!(self.limit.rule, Rule::Concurrency(_))))
+        Some(Reason::told(retry, matches!(self.limit.rule, Rule::Concurrency(_)), self.reduced))
     }
 }
 
@@ -53,6 +54,7 @@ impl<'a> Explanation<'a> {
         request: &Request<'a>,
         standing: &Standing<'_>,
         now: Timestamp,
+        reduced: bool,
     ) -> Self {
         let tier_name = in_force.tier_name(standing.tier);
         let values = in_force.names.values(request.attributes, tier_name);
@@ -95,6 +97,7 @@ impl<'a> Explanation<'a> {
                 capacity: limit.numbers(numbers).rule.capacity(),
                 decision,
                 is_missing,
+                reduced,
                 key: key.to_vec(),
             }
         };

@@ -44,6 +44,7 @@ pub use self::verdict::{Key, LimitVerdict, Reason, Verdict};
 pub struct Engine {
     in_force: ArcSwap<InForce>,
     changing: Mutex<HashMap<String, usize>>, // one change at a time; the numbers of limits by name
+    limiter: KeyedLimiter,                   // any of the policy's table
     throttle: Throttle,
     live: RwLock<HashMap<String, String>>, // tiers of tenants, as they were told at run time
     has_live: AtomicBool,                  // whether there ever was one
@@ -143,21 +144,26 @@ impl Engine {
         let Store::Memory(memory) = &policy.store else { unreachable!("Redis is not built") };
         // A table begins with a limiter; nobody is ever asked of this one.
         let rule = TokenBucket::new(Rate::per_second(1).expect("a rate"), 1).expect("a bucket");
-        let mut builder = KeyedLimiter::builder(rule).clock(clock).when_full(memory.when_full);
-        if let Some(max_keys) = memory.max_keys {
-            builder = builder.max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
-        }
-        if let Some(max_bytes) = memory.max_bytes {
-            builder = builder.max_bytes(max_bytes);
-        }
-        let limiter = builder.build();
+        let table = || {
+            let mut builder = KeyedLimiter::builder(rule).clock(clock.clone()).when_full(memory.when_full);
+            if let Some(max_keys) = memory.max_keys {
+                builder = builder.max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
+            }
+            if let Some(max_bytes) = memory.max_bytes {
+                builder = builder.max_bytes(max_bytes);
+            }
+            builder.build()
+        };
+        // Rules that callers send have a table of their own: however many they are, the policy's have their numbers.
+        let (limiter, throttle) = (table(), Throttle::new(table()));
         let mut numbers = HashMap::new();
         let pressure = Pressure::new(policy.adaptive_rates);
         let in_force = InForce::new(policy, None, &limiter, &mut numbers)?;
         Ok(Self {
             in_force: ArcSwap::from_pointee(in_force),
             changing: Mutex::new(numbers),
-            throttle: Throttle::new(limiter),
+            limiter,
+            throttle,
             live: RwLock::default(),
             has_live: AtomicBool::new(false),
             pressure,
@@ -166,7 +172,7 @@ impl Engine {
 
     /// Where the time comes from. Read it once for a request, or for a batch of them.
     pub fn clock(&self) -> &Clock {
-        self.throttle.limiter().clock()
+        self.limiter.clock()
     }
 
     /// The policy in force, to decide by. It stays as it is while it is held, so hold it for a request, or for a batch of
@@ -216,10 +222,10 @@ impl Engine {
         let mut numbers = self.changing.lock();
         let before = self.in_force.load_full();
         let adaptive_rates = policy.adaptive_rates;
-        let in_force = InForce::new(policy, Some(&before), self.throttle.limiter(), &mut numbers)?;
+        let in_force = InForce::new(policy, Some(&before), &self.limiter, &mut numbers)?;
         self.live.write().retain(|_, tier| in_force.tier(tier).is_some());
         self.in_force.store(Arc::new(in_force));
-        self.pressure.reload(adaptive_rates, self.throttle.limiter());
+        self.pressure.reload(adaptive_rates, &self.limiter);
         Ok(())
     }
 
@@ -245,9 +251,16 @@ impl Engine {
         Ok(())
     }
 
-    /// What the table holds, and what it had to do to stay within its bounds.
+    /// What is held, by the policy's limits and by rules that callers sent, and what had to be done to stay within the bounds,
+    /// which each of the two has.
     pub fn stats(&self) -> Stats {
-        self.throttle.limiter().stats()
+        let (mut stats, sent) = (self.limiter.stats(), self.throttle.limiter().stats());
+        stats.keys += sent.keys;
+        stats.bytes += sent.bytes;
+        stats.evictions += sent.evictions;
+        stats.refused += sent.refused;
+        stats.most_touched = stats.most_touched.max(sent.most_touched);
+        stats
     }
 
     /// What a tenant is entitled to: the tier it was given at run time, and what the policy has for it.
@@ -318,7 +331,7 @@ impl PolicyInForce<'_> {
     /// Every limit of the policy: whether it applies to a request and why, and what it would decide. Charges nothing.
     pub fn explain<'a>(&'a self, request: &Request<'a>, now: Timestamp) -> Explanation<'a> {
         let standing = self.engine.standing(&self.in_force, plan::tenant(request.attributes));
-        Explanation::new(&self.in_force, request, &standing, now)
+        Explanation::new(&self.in_force, request, &standing, now, self.engine.pressure.is_reduced())
     }
 
     /// How a key of a limit stands. None where there is no such limit.

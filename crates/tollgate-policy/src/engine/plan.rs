@@ -110,7 +110,7 @@ impl<'a> Verdict<'a> {
             asks if asks.len() <= USUAL_LIMITS => self.check_all::<USUAL_LIMITS>(asks),
             asks => self.check_all::<MOST_LIMITS>(asks),
         }
-        self.watch();
+        self.watch(None);
     }
 
     fn acquire(&mut self, asks: &[tollgate::Request<'_>]) -> Vec<Permit> {
@@ -124,7 +124,8 @@ impl<'a> Verdict<'a> {
             (verdict, permits) = KeyedLimiter::acquire_all_at(asks, self.now, decisions);
             self.note(&verdict, decisions);
         }
-        self.watch();
+        // Nobody would hold, or give back, what a request that is denied has taken.
+        self.watch(self.is_allowed().then_some(&mut permits));
         permits
     }
 
@@ -166,13 +167,17 @@ impl<'a> Verdict<'a> {
         self.reported = self.limits.iter().position(|entry| entry.is_missing);
     }
 
-    /// Lets each shadow limit decide alone, whatever the live ones said.
-    fn watch(&mut self) {
+    /// Lets each shadow limit decide alone, whatever the live ones said. Where permits can be held, theirs are, too.
+    fn watch(&mut self, mut permits: Option<&mut Vec<Permit>>) {
         for i in 0..self.shadow.len() {
             let ask = self.ask(&self.shadow[i]);
             self.shadow[i].hash = ask.key_hash();
             self.shadow[i].decision = if self.shadow[i].is_missing && self.cost > 0 {
                 Decision { outcome: Outcome::NEVER, ..ask.preview_at(self.now) }
+            } else if let Some(permits) = permits.as_deref_mut() {
+                let mut decision = [Decision::default()];
+                permits.extend(KeyedLimiter::acquire_all_at(&[ask], self.now, &mut decision).1);
+                decision[0]
             } else {
                 ask.check_at(self.now)
             };

@@ -71,7 +71,7 @@ impl Engine {
         let state = state.as_mut()?;
         state.told = now;
         state.multiplier.observe(load);
-        self.pressure.set(&state.multiplier, self.throttle.limiter());
+        self.pressure.set(&state.multiplier, &self.limiter);
         Some(state.multiplier.pace())
     }
 
@@ -81,7 +81,7 @@ impl Engine {
         let Some(state) = state.as_mut() else { return };
         if self.pressure.is_reduced() && now.since(state.told) >= VALID {
             state.multiplier.observe(Load::Low);
-            self.pressure.set(&state.multiplier, self.throttle.limiter());
+            self.pressure.set(&state.multiplier, &self.limiter);
         }
     }
 

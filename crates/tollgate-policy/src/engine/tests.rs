@@ -197,6 +197,70 @@ fn concurrency_limits_act_only_where_a_permit_can_be_held() {
 }
 
 #[test]
+fn shadow_places_are_held_with_the_live_ones() {
+    let engine = engine(
+        "limits:
+          - { name: live, key: [], concurrency: { limit: 3, lease: 30s } }
+          - { name: watched, shadow: true, key: [], concurrency: { limit: 1, lease: 30s } }",
+    );
+    let (policy, now) = (engine.policy(), engine.clock().now());
+    let request = Request { attributes: &[], cost: None };
+    let acquire = || {
+        let (verdict, permits) = policy.acquire(&request, now).unwrap();
+        let watched = verdict.shadow().next().unwrap().is_allowed();
+        (verdict.is_allowed(), watched, permits)
+    };
+    let (first, second, third) = (acquire(), acquire(), acquire());
+    assert_eq!((first.0, first.1, first.2.len()), (true, true, 2));
+    assert_eq!((second.0, second.1, second.2.len()), (true, false, 1));
+    assert!(third.0);
+    assert_eq!((acquire().0, acquire().2.len()), (false, 0)); // denied: it holds nothing, in the shadow either
+    drop((first, second, third));
+    assert_eq!(acquire().2.len(), 2);
+}
+
+/// Above `exact_up_to` a log is a strict counter: who crosses that line, up or down, keeps what was counted.
+#[test]
+fn a_log_and_the_counter_in_its_place_count_as_one() {
+    let engine = engine(
+        "tiers: { free: {}, big: {} }\ndefault_tier: free
+limits: [{ name: l, key: [user], sliding_log: { limit: 3, window: 1h }, tiers: { big: { limit: 20000 } } }]",
+    );
+    let user = [("tenant", "t"), ("user", "u")];
+    let mut admitted = 0;
+    for _ in 0..5 {
+        engine.set_tier("t", "free").unwrap();
+        admitted += (0..5).filter(|_| ask(&engine, &user).0).count();
+        engine.set_tier("t", "big").unwrap();
+        assert!(ask(&engine, &user).0);
+    }
+    assert_eq!(admitted, 3);
+    // And by a reload.
+    engine.set_tier("t", "free").unwrap();
+    engine
+        .reload(policy("limits: [{ name: l, key: [user], sliding_log: { limit: 10001, window: 1h } }]"))
+        .unwrap();
+    let before = engine.policy().key("l", &user, engine.clock().now()).unwrap();
+    assert!(before.status.remaining <= 10_001 - 8, "{before:?}");
+    engine
+        .reload(policy("limits: [{ name: l, key: [user], sliding_log: { limit: 8, window: 1h } }]"))
+        .unwrap();
+    expect(&engine, &user, false, &[("l", 0)]);
+}
+
+#[test]
+fn rules_that_callers_send_take_no_numbers_from_the_policy() {
+    let engine = engine("limits: [{ name: a, key: [], token_bucket: { rate: 1/min, burst: 10 } }]");
+    let (now, keys) = (engine.clock().now(), 5000);
+    for i in 1..=keys {
+        let numbers = format!(r#"{{"limit":{i},"window":"30d"}}"#);
+        engine.throttle(&i.to_string(), "fixed_window", &numbers, 1, now).unwrap();
+    }
+    assert_eq!(engine.stats().keys, keys);
+    assert_eq!(engine.limiter.stats().keys, 0); // in another table
+}
+
+#[test]
 fn more_limits_than_can_be_decided_together_are_an_error_that_names_them() {
     let limit = |i: usize| format!("{{ name: l{i}, key: [user], token_bucket: {{ rate: 1/s }} }}");
     let limits: Vec<String> = (0..33).map(limit).collect();
@@ -324,6 +388,11 @@ fn rules_can_come_with_the_request() {
         ),
         ("token_bucket", "[", "`token_bucket`:"),
         ("fixed_window", r#"{"limit":0,"window":"60s"}"#, "`fixed_window`:"),
+        (
+            "sliding_log",
+            r#"{"limit":9,"window":"60s","exact_up_to":9}"#,
+            "`sliding_log`: `exact_up_to` cannot be sent",
+        ),
     ] {
         let error = throttle("alice", algorithm, numbers).unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");

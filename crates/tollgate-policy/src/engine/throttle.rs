@@ -61,7 +61,7 @@ impl Throttle {
         Self { limiter, rules: RwLock::default() }
     }
 
-    /// A limiter of the table that everything is kept in.
+    /// Any of the table's limiters.
     pub(super) const fn limiter(&self) -> &KeyedLimiter {
         &self.limiter
     }

@@ -54,6 +54,15 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// [`of`](Self::of), while rates may be reduced: a window with a limit that is smaller for now cannot tell when it will
+    /// be what it was.
+    pub(super) const fn told(retry: Retry, is_concurrency: bool, reduced: bool) -> Self {
+        match retry {
+            Retry::Unknown if reduced && !is_concurrency => Self::Rate,
+            retry => Self::of(retry, is_concurrency),
+        }
+    }
+
     pub(crate) const fn of(retry: Retry, is_concurrency: bool) -> Self {
         match retry {
             Retry::Never => Self::CostExceedsLimit,
@@ -199,9 +208,7 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         if self.entry.is_missing {
             return Some(Reason::MissingAttribute);
         }
-        // A window with a limit that is reduced for now cannot tell when it will be what it was.
-        let retry = if self.reduced && retry == Retry::Unknown { Retry::After(Nanos::ZERO) } else { retry };
-        Some(Reason::of(retry, self.in_force.is_concurrency))
+        Some(Reason::told(retry, self.in_force.is_concurrency, self.reduced))
     }
 
     /// The values of its key, part by part.

@@ -75,6 +75,23 @@ fn draft_08_lists_every_limit_that_applied() {
     );
 }
 
+/// What can never pass before what can, later.
+#[test]
+fn the_worst_news_comes_first() {
+    let limits = "limits:
+      - { name: later, key: [], token_bucket: { rate: 1/s, burst: 10 } }
+      - { name: never, key: [], token_bucket: { rate: 1/s, burst: 2 } }";
+    let engine =
+        Engine::with_clock(Policy::read(Path::new("t.yaml"), limits).unwrap(), Clock::manual()).unwrap();
+    let policy = engine.policy();
+    let check =
+        |cost| policy.check(&Request { attributes: &[], cost: Some(cost) }, engine.clock().now()).unwrap();
+    assert!(check(2).is_allowed());
+    let told = headers(&policy.headers, &check(9), UNIX);
+    assert_eq!(told[1].1, "\"never\";r=0;t=1, \"later\";r=8;t=1");
+    assert_eq!(check(9).reported().unwrap().name(), "never");
+}
+
 #[test]
 fn older_drafts_tell_of_one_limit() {
     let seven = "{ ietf: draft-07, x_ratelimit: off }";

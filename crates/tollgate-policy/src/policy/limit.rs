@@ -279,6 +279,10 @@ pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str,
     let reader = Reader::new(&as_it_is);
     let made = yaml::parse(numbers).map_err(|fault| reader.fault(fault)).ok().and_then(|node| {
         let section = reader.section(&node, keys)?;
+        if let Some(node) = section.get("exact_up_to") {
+            let fault = Fault::new(node.span.clone(), "`exact_up_to` cannot be sent");
+            reader.fault(fault.help("how much memory a key may take is the policy file's to say"));
+        }
         let (algorithm, numbers) =
             (Algorithm::read(&reader, name, &section)?, Numbers::read(&reader, &section));
         rule(&reader, algorithm, &numbers, None, &section, 0)

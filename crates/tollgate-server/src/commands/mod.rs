@@ -8,9 +8,24 @@ use std::path::Path;
 
 use tollgate_policy::Policy;
 
+/// A larger file is no policy.
+const MOST_BYTES: u64 = 4 << 20;
+
 /// Reads a policy file, or says all that is wrong with it.
 pub(crate) fn read_policy(file: &Path) -> Result<Policy, String> {
-    let source = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let refused = |error: std::io::Error| format!("{}: {error}", file.display());
+    let metadata = std::fs::metadata(file).map_err(refused)?;
+    if !metadata.is_file() {
+        return Err(format!("{}: this is no file", file.display()));
+    }
+    if metadata.len() > MOST_BYTES {
+        return Err(format!(
+            "{}: {} bytes, of which {MOST_BYTES} are the most",
+            file.display(),
+            metadata.len()
+        ));
+    }
+    let source = std::fs::read(file).map_err(refused)?;
     let source = String::from_utf8(source).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;

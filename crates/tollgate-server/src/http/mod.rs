@@ -36,7 +36,7 @@ use crate::service::Service;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
+    pub(crate) is_loopback: bool, // whether the listener is bound to the loopback only
 }
 
 /// What handlers answer.
@@ -82,9 +82,8 @@ fn json_body(body: Vec<u8>) -> Response {
 
 /// Lets admin calls through.
 fn require_admin(service: &Service, request: &Request<Body>) -> Result<(), Problem> {
-    let local = request.extensions().get::<Ends>().map(|ends| ends.local.ip());
-    let local = local.expect("every request knows its connection");
-    service.admin.allows(request.headers(), local).map_err(Problem::refused)
+    let ends = request.extensions().get::<Ends>().expect("every request knows its connection");
+    service.admin.allows(request.headers(), ends.is_loopback).map_err(Problem::refused)
 }
 
 async fn openapi() -> Response {

@@ -13,6 +13,7 @@ use tollgate_policy::{Request as Asked, Verdict, write_reply};
 use super::json::{self, Check, Text};
 use super::problem::Problem;
 use super::{Answer, json_body, reply};
+use crate::held::TooManyHeld;
 use crate::metrics::Protocol;
 use crate::service::Service;
 
@@ -26,6 +27,10 @@ struct Release<'b> {
 pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let body = json::body(request).await?;
     let check: Check<'_> = json::parse(&body)?;
+    if service.held.is_full() {
+        // Before anything is charged.
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, TooManyHeld.to_string()));
+    }
     let attributes = check.attributes.pairs();
     let asked = Asked { attributes: &attributes, cost: check.cost };
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());

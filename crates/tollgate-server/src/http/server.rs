@@ -14,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -29,6 +30,9 @@ const MOST_CONNECTIONS: usize = 10_000;
 /// How long the head of a request, or a TLS handshake, may take to come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long what was sent may stay unread.
+const STALLED: Duration = Duration::from_secs(20);
+
 /// The largest head of a request.
 const HEAD_BYTES: usize = 64 << 10;
 
@@ -42,6 +46,7 @@ pub(crate) async fn serve(
     router: Router,
     stop: impl Future<Output = ()>,
 ) {
+    let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut stop = std::pin::pin!(stop);
@@ -54,8 +59,8 @@ pub(crate) async fn serve(
             accepted = accept => accepted,
             () = &mut stop => break,
         };
-        let (stream, ends) = match accepted.and_then(prepare) {
-            Ok(connection) => connection,
+        let (stream, ends) = match accepted.and_then(|(stream, peer)| Ok((prepare(stream)?, peer))) {
+            Ok((stream, peer)) => (stream, Ends { peer, is_loopback }),
             Err(error) => {
                 // Out of file descriptors, most often: others may be closed soon.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -83,10 +88,11 @@ pub(crate) async fn serve(
     }
 }
 
-fn prepare((stream, peer): (TcpStream, std::net::SocketAddr)) -> std::io::Result<(TcpStream, Ends)> {
+fn prepare(stream: TcpStream) -> std::io::Result<TcpStream> {
     stream.set_nodelay(true)?;
-    let local = stream.local_addr()?;
-    Ok((stream, Ends { peer, local }))
+    // A client that does not read what it asked for is not waited for.
+    SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED))?;
+    Ok(stream)
 }
 
 /// Speaks HTTP on a connection until it ends.
