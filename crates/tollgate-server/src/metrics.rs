@@ -72,6 +72,7 @@ pub(crate) struct Metrics {
     reloads: Family<ReloadLabels, Counter>,
     last_reload: Gauge,
     record_lost: Counter,
+    sent: [Counter; 2], // allowed and denied by rules that came with requests
     limits: ArcSwap<Vec<Option<Arc<LimitMetrics>>>>, // by number
     adding: Mutex<()>,
 }
@@ -87,7 +88,7 @@ pub(crate) struct LimitMetrics {
 impl Metrics {
     pub(crate) fn new(engine: &Arc<Engine>) -> Self {
         let mut registry = Registry::with_prefix("tollgate");
-        let decisions = Family::default();
+        let decisions: Family<DecisionLabels, Counter> = Family::default();
         registry.register("decisions", "Decisions of each limit", decisions.clone());
         let cost = Family::default();
         registry.register("cost", "Tokens that each limit has charged", cost.clone());
@@ -121,6 +122,15 @@ impl Metrics {
             Info::new(BuildLabels { version: env!("CARGO_PKG_VERSION") }),
         );
         registry.register_collector(Box::new(Table(Arc::clone(engine))));
+        // No limit of a policy can have this name.
+        let limit = || "(sent)".to_owned();
+        let sent = [Outcome::allow, Outcome::deny].map(|outcome| {
+            decisions.get_or_create_owned(&DecisionLabels {
+                limit: limit(),
+                outcome,
+                protocol: Protocol::http,
+            })
+        });
         let metrics = Self {
             registry,
             decisions,
@@ -131,6 +141,7 @@ impl Metrics {
             reloads,
             last_reload,
             record_lost,
+            sent,
             limits: ArcSwap::default(),
             adding: Mutex::default(),
         };
@@ -184,6 +195,12 @@ impl Metrics {
         for limit in verdict.shadow() {
             count(&limit, if limit.is_allowed() { Outcome::allow } else { Outcome::shadow_deny });
         }
+    }
+
+    /// Counts a decision by a rule that came with the request.
+    pub(crate) fn observe_sent(&self, decision: &tollgate::Decision) {
+        let outcome = if decision.is_allowed() { Outcome::allow } else { Outcome::deny };
+        self.sent[outcome as usize].inc();
     }
 
     /// Counts how long so many decisions took together.

@@ -273,3 +273,18 @@ fn a_permit_of_nothing_can_be_released() {
     let release = json!({ "permit": acquired["permit"] });
     assert_eq!(json_of(&client.post("/v1/release", &release))["released"], true);
 }
+
+#[test]
+fn rules_that_are_sent_are_counted() {
+    let service = Service::start("limits: []");
+    let mut client = service.connect();
+    for _ in 0..3 {
+        let sent = json!({ "key": "k", "fixed_window": { "limit": 2, "window": "1h" } });
+        assert_eq!(client.post("/v1/throttle", &sent).status, 200);
+    }
+    for (outcome, count) in [("allow", 2.0), ("deny", 1.0)] {
+        let name =
+            format!("tollgate_decisions_total{{limit=\"(sent)\",outcome=\"{outcome}\",protocol=\"http\"}}");
+        assert_eq!(client.metric(&name), Some(count));
+    }
+}

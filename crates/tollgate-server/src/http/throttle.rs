@@ -82,6 +82,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     }
     let (cost, now) = (throttle.cost.unwrap_or(1), service.engine.clock().now());
     let throttled = service.engine.throttle(&throttle.key.0, algorithm, numbers, cost, now)?;
+    service.metrics.observe_sent(&throttled.decision);
     let mut reply = Vec::with_capacity(256);
     write_throttle_reply(algorithm, &throttled, &mut reply);
     Ok(json_body(reply))
