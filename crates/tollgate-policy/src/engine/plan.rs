@@ -27,10 +27,7 @@ pub(super) fn tenant<'a>(attributes: &[(&'a str, &'a str)]) -> Option<&'a str> {
 }
 
 /// The limits that apply to a request, not yet decided.
-pub struct Plan<'a> {
-    verdict: Verdict<'a>, // to be
-    asks: Asks<'a>,
-}
+pub struct Plan<'a>(Verdict<'a>); // to be
 
 /// What is asked of the table.
 type Asks<'a> = SmallVec<[tollgate::Request<'a>; USUAL_LIMITS]>;
@@ -69,37 +66,36 @@ impl<'a> Plan<'a> {
             let name = |entry: &Entry| in_force.limit(entry.limit).policy.name.clone();
             return Err(TooManyLimits { limits: verdict.limits.iter().map(name).collect() });
         }
-        let asks = verdict.asks();
-        Ok(Self { verdict, asks })
+        Ok(Self(verdict))
     }
 
     /// Decides it: all limits are charged, or none.
-    pub fn check(self, now: Timestamp) -> Verdict<'a> {
-        let Self { mut verdict, asks } = self;
-        verdict.now = now;
-        verdict.check(&asks);
-        verdict
+    #[inline]
+    pub fn check(mut self, now: Timestamp) -> Verdict<'a> {
+        self.0.now = now;
+        self.0.check();
+        self.0
     }
 
     /// Decides it, with a permit for each concurrency limit. Dropping them gives them back.
-    pub fn acquire(self, now: Timestamp) -> (Verdict<'a>, Vec<Permit>) {
-        let Self { mut verdict, asks } = self;
-        verdict.now = now;
-        let permits = verdict.acquire(&asks);
-        (verdict, permits)
+    pub fn acquire(mut self, now: Timestamp) -> (Verdict<'a>, Vec<Permit>) {
+        self.0.now = now;
+        let permits = self.0.acquire();
+        (self.0, permits)
     }
 }
 
 impl fmt::Debug for Plan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan").field("limits", &self.asks.len()).finish_non_exhaustive()
+        f.debug_struct("Plan").field("limits", &self.0.limits.len()).finish_non_exhaustive()
     }
 }
 
 impl<'a> Verdict<'a> {
-    fn check(&mut self, asks: &[tollgate::Request<'_>]) {
-        match asks {
-            _ if self.is_missing() => self.deny_missing(asks),
+    fn check(&mut self) {
+        let asks = self.asks();
+        match &asks[..] {
+            _ if self.is_missing() => self.deny_missing(&asks),
             [] => {}
             // One limit needs none of what several need.
             [ask] => {
@@ -113,15 +109,16 @@ impl<'a> Verdict<'a> {
         self.watch(None);
     }
 
-    fn acquire(&mut self, asks: &[tollgate::Request<'_>]) -> Vec<Permit> {
+    fn acquire(&mut self) -> Vec<Permit> {
+        let asks = self.asks();
         let mut permits = Vec::new();
         if self.is_missing() {
-            self.deny_missing(asks);
+            self.deny_missing(&asks);
         } else if !asks.is_empty() {
             let mut decisions = [Decision::default(); MOST_LIMITS];
             let decisions = &mut decisions[..asks.len()];
             let verdict;
-            (verdict, permits) = KeyedLimiter::acquire_all_at(asks, self.now, decisions);
+            (verdict, permits) = KeyedLimiter::acquire_all_at(&asks, self.now, decisions);
             self.note(&verdict, decisions);
         }
         // Nobody would hold, or give back, what a request that is denied has taken.
