@@ -136,3 +136,33 @@ fn other_paces_and_limiters_that_come_and_go_hand_out_nothing_to_threads() {
         assert_eq!(admitted.into_inner(), 9999, "round {round}");
     }
 }
+
+/// Numbers that are changed together hold together: no plan sees some of them and not the others.
+#[test]
+fn a_plan_never_sees_half_of_a_change() {
+    let bucket = |burst| Numbers::from(TokenBucket::new(Rate::per_second(1).unwrap(), burst).unwrap());
+    let limits: Vec<KeyedLimiter> = {
+        let first = limiter(10);
+        (1..8).map(|_| first.another(bucket(10).rule).unwrap()).chain([first.clone()]).collect()
+    };
+    let (changes, looks) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..2000 {
+                let numbers = bucket(10 + i % 2);
+                let all: Vec<_> = limits.iter().map(|limit| (limit, limit.base_tier(), numbers)).collect();
+                KeyedLimiter::set_tiers(&all).unwrap();
+                changes.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        while changes.load(Ordering::Relaxed) < 2000 {
+            // Keys that nobody uses, in shards all over the table; each has what its numbers say.
+            let key = looks.fetch_add(1, Ordering::Relaxed);
+            let requests: Vec<_> = limits.iter().map(|limit| limit.ask(&key).cost(0)).collect();
+            let mut decisions = vec![tollgate::Decision::default(); requests.len()];
+            let _ = KeyedLimiter::check_all_at(&requests, limits[0].clock().now(), &mut decisions);
+            let left: Vec<u64> = decisions.iter().map(|decision| decision.status.remaining).collect();
+            assert!(left.iter().all(|&other| other == left[0]), "{left:?}");
+        }
+    });
+}

@@ -311,8 +311,8 @@ impl Table {
         stats
     }
 
-    /// Changes the rules in every shard, adding so many. Where many are kept that are no longer in force, those
-    /// that no key was last charged by are forgotten first.
+    /// Changes the rules in all shards at one instant, adding so many. Where many are kept that are no longer in
+    /// force, those that no key was last charged by are forgotten first.
     fn change_rules<T>(
         &self,
         added: impl FnOnce(&Rules) -> usize,
@@ -331,9 +331,10 @@ impl Table {
         }
         let result = change(&mut rules)?;
         *current = Arc::new(rules);
-        for shard in &self.shards {
-            shard.0.lock().rules = Arc::clone(&current);
-        }
+        // All shards are locked before any is told, in the order that plans lock them: no plan sees half of a change.
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.0.lock()).collect();
+        shards.iter_mut().for_each(|shard| shard.rules = Arc::clone(&current));
+        drop(shards);
         drop(current);
         self.lines.call_all();
         Some(result)
