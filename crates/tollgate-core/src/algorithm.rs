@@ -167,10 +167,24 @@ pub trait Algorithm {
     #[inline]
     fn decide(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Decision {
         let outcome = self.test(state, cost, now);
-        if outcome.is_allowed() {
+        if outcome.is_allowed() || self.counts_denied() {
             self.spend(state, cost, now);
         }
         Decision { outcome, status: self.status(state, now) }
+    }
+
+    /// Whether a denied request is charged like one that passes: only a
+    /// [`FixedWindow`](crate::FixedWindow::counting_denied) that says so.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, TokenBucket};
+    ///
+    /// assert!(!TokenBucket::new(Rate::per_second(5)?, 10)?.counts_denied());
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    #[inline]
+    fn counts_denied(&self) -> bool {
+        false
     }
 
     /// Refuses a cost that could never pass, for those who know costs when they build rules.

@@ -55,6 +55,7 @@ pub struct FixedWindow {
     window: u64, // nanoseconds; never zero
     align: Align,
     phase: u64, // how far into a window the clock's zero lies; below `window`; 0 for `Align::First`
+    counts_denied: bool,
 }
 
 /// A key's window: when it ends and what was used in it.
@@ -105,7 +106,7 @@ impl FixedWindow {
         if limit == 0 {
             return Err(RuleError::ZeroCapacity { what: "limit" });
         }
-        Ok(Self { limit, window: checked_window(window)?, align, phase: 0 })
+        Ok(Self { limit, window: checked_window(window)?, align, phase: 0, counts_denied: false })
     }
 
     /// Tells what time it is at the clock's zero, since the Unix epoch, so that windows begin on the
@@ -129,6 +130,27 @@ impl FixedWindow {
             Align::Epoch => Self { phase: phase(since_epoch, self.window), ..self },
             Align::First => self,
         }
+    }
+
+    /// Counts denied requests, too, as limiters do that count first and compare afterwards. Each window still lets at
+    /// most `limit` pass; whoever was denied for a large cost finds the window full for smaller ones.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Algorithm, Align, FixedWindow, Timestamp, Window};
+    ///
+    /// let rule = FixedWindow::new(10, Duration::from_secs(60), Align::Epoch)?;
+    /// for (rule, passes) in [(rule, true), (rule.counting_denied(), false)] {
+    ///     let (mut key, now) = (Window::default(), Timestamp::from_nanos(0));
+    ///     assert!(rule.decide(&mut key, 8, now).is_allowed());
+    ///     assert!(!rule.decide(&mut key, 3, now).is_allowed());
+    ///     assert_eq!(rule.decide(&mut key, 2, now).is_allowed(), passes);
+    /// }
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    #[must_use]
+    pub const fn counting_denied(self) -> Self {
+        Self { counts_denied: true, ..self }
     }
 
     pub(crate) const fn window(&self) -> Nanos {
@@ -201,7 +223,12 @@ impl Algorithm for FixedWindow {
             state.end = self.end(now);
             state.used = 0;
         }
-        state.used += cost;
+        state.used = state.used.saturating_add(cost); // with those denied, it may be more than the limit
+    }
+
+    #[inline]
+    fn counts_denied(&self) -> bool {
+        self.counts_denied
     }
 
     /// The count goes down if `charged` lies in the window that is open at `now`; with nothing left in it, the

@@ -89,6 +89,34 @@ pub trait Plan {
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
     fn status(&self, i: usize, now: Timestamp) -> Status;
+
+    /// Whether limit `i` is charged for a request that is denied, too, by itself or by another:
+    /// [`Rule::counts_denied`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Align, Charge, FixedWindow, PermitId, Plan, Rule, State};
+    ///
+    /// let rule = FixedWindow::new(5, Duration::from_secs(1), Align::Epoch)?.counting_denied();
+    /// let (rule, mut key) = (Rule::from(rule), State::default());
+    /// assert!([Charge { rule: &rule, state: &mut key, cost: 1, permit: PermitId(0) }].counts_denied(0));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn counts_denied(&self, _i: usize) -> bool {
+        false
+    }
+
+    /// Whether limit `i` is one of several, any of which is enough: of those that say so, one has to let the request
+    /// pass, and only those that do are charged. Limits that do not say so must all let it pass.
+    ///
+    /// ```
+    /// use tollgate_core::{Charge, Plan};
+    ///
+    /// assert!(!<[Charge<'_>; 0]>::is_one_of(&[], 0)); // no charge says so
+    /// ```
+    fn is_one_of(&self, _i: usize) -> bool {
+        false
+    }
 }
 
 /// One limit of a plan whose states are at hand: a slice or an array of charges is a [`Plan`].
@@ -134,6 +162,10 @@ impl Plan for [Charge<'_>] {
     fn status(&self, i: usize, now: Timestamp) -> Status {
         self[i].rule.status(self[i].state, now)
     }
+
+    fn counts_denied(&self, i: usize) -> bool {
+        self[i].rule.counts_denied()
+    }
 }
 
 impl<const N: usize> Plan for [Charge<'_>; N] {
@@ -151,6 +183,10 @@ impl<const N: usize> Plan for [Charge<'_>; N] {
 
     fn status(&self, i: usize, now: Timestamp) -> Status {
         self.as_slice().status(i, now)
+    }
+
+    fn counts_denied(&self, i: usize) -> bool {
+        self.as_slice().counts_denied(i)
     }
 }
 
@@ -183,6 +219,19 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// What the answers of limits come to that must all let a request pass.
+    ///
+    /// ```
+    /// use tollgate_core::{Decision, Outcome, Verdict};
+    ///
+    /// let denied = Decision { outcome: Outcome::NEVER, ..Decision::default() };
+    /// let verdict = Verdict::of(&[Decision::default(), denied]);
+    /// assert_eq!((verdict.outcome, verdict.reported), (denied.outcome, Some(1)));
+    /// ```
+    pub fn of(decisions: &[Decision]) -> Self {
+        summarise(decisions, |_, _| true)
+    }
+
     /// Whether the request may pass, now or after its delay.
     ///
     /// ```
@@ -209,7 +258,9 @@ impl Verdict {
     }
 }
 
-/// Decides a plan at one instant: every limit is asked, then all are charged or none is.
+/// Decides a plan at one instant: every limit is asked, then all are charged or none is, but for those that count
+/// [what is denied](Plan::counts_denied), too. Of those that are [one of several](Plan::is_one_of), the ones that let
+/// the request pass are charged with the others.
 ///
 /// A plan without limits is allowed. The answer of each limit is written to `decisions`, which must be as
 /// long as the plan. Where the request is denied they tell of states that have not changed, also for limits
@@ -246,29 +297,42 @@ pub fn decide_all<P: Plan + ?Sized>(plan: &mut P, now: Timestamp, decisions: &mu
     for (i, decision) in decisions.iter_mut().enumerate() {
         decision.outcome = plan.test(i, now);
     }
-    let allowed = decisions.iter().all(Decision::is_allowed);
+    let best = best_of_several(plan, decisions);
+    let allowed = decisions.iter().enumerate().all(|(i, d)| d.is_allowed() || !counts(plan, best, i, d));
     for (i, decision) in decisions.iter_mut().enumerate() {
-        if allowed {
+        if (allowed && decision.is_allowed()) || plan.counts_denied(i) {
             plan.spend(i, now);
         }
         decision.status = plan.status(i, now);
     }
-    summarise(decisions)
+    summarise(decisions, |i, decision| counts(plan, best, i, decision))
 }
 
-/// One answer for all: the worst outcome, the least remaining, and the limit they are due to.
+/// Whether the word of limit `i` counts: where one of several is enough, only that of the best of them.
 #[inline]
-fn summarise(decisions: &[Decision]) -> Verdict {
-    let mut outcome = Outcome::ALLOW;
-    for decision in decisions {
-        outcome = worse(outcome, decision.outcome);
-    }
+fn counts<P: Plan + ?Sized>(plan: &P, best: Option<Outcome>, i: usize, decision: &Decision) -> bool {
+    decision.is_allowed() || best.is_none_or(|best| !plan.is_one_of(i) || decision.outcome == best)
+}
+
+/// What the limits come to of which one is enough: the outcome of the one that denies for the shortest time, or of any
+/// that allows.
+#[inline]
+fn best_of_several<P: Plan + ?Sized>(plan: &P, decisions: &[Decision]) -> Option<Outcome> {
+    let outcomes = decisions.iter().enumerate().filter(|(i, _)| plan.is_one_of(*i)).map(|(_, d)| d.outcome);
+    outcomes.reduce(|a, b| if worse(a, b) == a { b } else { a })
+}
+
+/// One answer for all that count: the worst outcome, the least remaining, and the limit they are due to.
+#[inline]
+fn summarise(decisions: &[Decision], counts: impl Fn(usize, &Decision) -> bool) -> Verdict {
+    let counting = || decisions.iter().enumerate().filter(|(i, decision)| counts(*i, decision));
+    let outcome = counting().fold(Outcome::ALLOW, |outcome, (_, decision)| worse(outcome, decision.outcome));
     let reported = if outcome.is_allowed() {
-        tightest(decisions, |_| true)
+        tightest(counting())
     } else {
-        tightest(decisions, |decision| decision.outcome == outcome)
+        tightest(counting().filter(|(_, decision)| decision.outcome == outcome))
     };
-    Verdict { outcome, remaining: decisions.iter().map(|d| d.status.remaining).min(), reported }
+    Verdict { outcome, remaining: counting().map(|(_, decision)| decision.status.remaining).min(), reported }
 }
 
 /// A denial before an allowance, then the longer wait.
@@ -281,13 +345,12 @@ fn worse(a: Outcome, b: Outcome) -> Outcome {
     }
 }
 
-/// Of those that `counts`, the limit with least remaining; on a tie the longer reset, then the first.
+/// The limit with least remaining; on a tie the longer reset, then the first.
 #[inline]
-fn tightest(decisions: &[Decision], counts: impl Fn(&Decision) -> bool) -> Option<usize> {
+fn tightest<'d>(decisions: impl Iterator<Item = (usize, &'d Decision)>) -> Option<usize> {
     let key =
         |decision: &Decision| (decision.status.remaining, std::cmp::Reverse(decision.status.reset_after));
-    let candidates = decisions.iter().enumerate().filter(|(_, decision)| counts(decision));
-    candidates.min_by_key(|(_, decision)| key(decision)).map(|(i, _)| i)
+    decisions.min_by_key(|(_, decision)| key(decision)).map(|(i, _)| i)
 }
 
 #[cfg(test)]

@@ -263,10 +263,26 @@ impl Rule {
     /// ```
     pub fn decide(&self, state: &mut State, id: PermitId, cost: u64, now: Timestamp) -> Decision {
         let outcome = self.test(state, cost, now);
-        if outcome.is_allowed() {
+        if outcome.is_allowed() || self.counts_denied() {
             self.spend(state, id, cost, now);
         }
         Decision { outcome, status: self.status(state, now) }
+    }
+
+    /// As [`Algorithm::counts_denied`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Align, FixedWindow, Rule};
+    ///
+    /// let window = FixedWindow::new(10, Duration::from_secs(60), Align::Epoch)?;
+    /// let counts = [window, window.counting_denied()].map(|window| Rule::from(window).counts_denied());
+    /// assert_eq!(counts, [false, true]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn counts_denied(&self) -> bool {
+        matches!(self, Self::FixedWindow(rule) if rule.counts_denied())
     }
 
     /// As [`Algorithm::refund`]. A concurrency limit gives nothing back: a permit is released by its id

@@ -169,7 +169,7 @@ impl KeyedLimiter {
     #[inline]
     pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Request<'_> {
         let hash = self.table.secret.hash(self.limit, key);
-        Request { limiter: self, ask: Ask { hash, tier: self.tier.id, cost: 1, permit: None } }
+        Request { limiter: self, ask: Ask { hash, tier: self.tier.id, cost: 1, ..Ask::NOTHING } }
     }
 
     /// What remains of a key, and when it is as new. Charges nothing.

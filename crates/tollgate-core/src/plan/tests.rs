@@ -88,7 +88,7 @@ fn the_reported_limit_is_the_tightest() {
                 status: Status { remaining, reset_after: Nanos::new(reset * S) },
             })
             .collect();
-        assert_eq!(summarise(&decisions).reported, Some(reported), "{statuses:?}");
+        assert_eq!(Verdict::of(&decisions).reported, Some(reported), "{statuses:?}");
     }
 }
 
@@ -117,4 +117,77 @@ fn the_delay_is_the_longest() {
     let mut limits = limits([queue(10), queue(2), queue(5)]);
     assert_eq!(decide(&mut limits, 0).0.outcome, ALLOW);
     assert_eq!(decide(&mut limits, 0).0.outcome, allow_after(500 * MS));
+}
+
+/// Of these, those that are marked need not all pass.
+struct OneOf<'a>(Vec<Charge<'a>>, &'a [bool]);
+
+impl Plan for OneOf<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn test(&self, i: usize, now: Timestamp) -> Outcome {
+        self.0.as_slice().test(i, now)
+    }
+
+    fn spend(&mut self, i: usize, now: Timestamp) {
+        self.0.as_mut_slice().spend(i, now);
+    }
+
+    fn status(&self, i: usize, now: Timestamp) -> Status {
+        self.0.as_slice().status(i, now)
+    }
+
+    fn is_one_of(&self, i: usize) -> bool {
+        self.1[i]
+    }
+}
+
+fn decide_one_of(limits: &mut Limits, one_of: &[bool]) -> (Verdict, Vec<u64>) {
+    let mut decisions = vec![Decision::default(); limits.len()];
+    let charge = |(rule, state, cost): &'_ mut (Rule, State, u64)| (*rule, state.clone(), *cost);
+    let mut copies: Vec<_> = limits.iter_mut().map(charge).collect();
+    let permit = PermitId(0);
+    let charges =
+        copies.iter_mut().map(|(rule, state, cost)| Charge { rule, state, cost: *cost, permit }).collect();
+    let verdict = decide_all(&mut OneOf(charges, one_of), at(0), &mut decisions);
+    *limits = copies;
+    (verdict, decisions.iter().map(|decision| decision.status.remaining).collect())
+}
+
+#[test]
+fn one_of_several_is_enough_and_only_those_that_pass_are_charged() {
+    let one_of = [false, true, true];
+    let mut limits = limits([bucket(1, 9), bucket(1, 1), bucket(2, 2)]);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let (verdict, remaining) = decide_one_of(&mut limits, &one_of);
+        seen.push((verdict.outcome, verdict.reported, remaining));
+    }
+    let expected = [
+        (ALLOW, Some(1), vec![8, 0, 1]),
+        (ALLOW, Some(2), vec![7, 0, 0]), // the first of the two is empty, and the other is charged
+        (deny(S / 2), Some(2), vec![7, 0, 0]), // both are: the shorter wait is enough
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn those_that_must_pass_outweigh_one_of_several() {
+    let mut limits = limits([bucket(1, 1), bucket(9, 9), bucket(1, 1)]);
+    let _ = decide_one_of(&mut limits, &[false, true, true]);
+    let (verdict, remaining) = decide_one_of(&mut limits, &[false, true, true]);
+    assert_eq!((verdict.outcome, verdict.reported), (deny(S), Some(0)));
+    assert_eq!(remaining, [0, 8, 0], "nobody is charged");
+}
+
+#[test]
+fn a_limit_that_counts_denied_requests_counts_those_that_another_denies() {
+    let window = FixedWindow::new(10, span(S), crate::Align::Epoch).unwrap();
+    let mut limits = limits([bucket(1, 1), Rule::from(window.counting_denied()), Rule::from(window)]);
+    let remaining: Vec<_> = (0..3)
+        .map(|_| decide(&mut limits, 0).1.iter().map(|d| d.status.remaining).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(remaining, [[0, 9, 9], [0, 8, 9], [0, 7, 9]]);
 }

@@ -48,7 +48,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         what: "counting denied requests",
         file: "algorithm.rs",
-        right: "if outcome.is_allowed() {",
+        right: "if outcome.is_allowed() || self.counts_denied() {",
         wrong: "if cost <= self.capacity() {",
         caught_by: "fixed_window::tests::fw_4_denials_are_not_counted",
     },
@@ -146,8 +146,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         what: "charging one limit though another denies",
         file: "plan.rs",
-        right: "        if allowed {\n",
-        wrong: "        if decision.is_allowed() {\n",
+        right: "if (allowed && decision.is_allowed())",
+        wrong: "if decision.is_allowed()",
         caught_by: "plan::tests::ml_1_a_denial_charges_nobody",
     },
     Mistake {

@@ -34,6 +34,10 @@ pub(crate) fn rule_of(plain: conformance::Rule) -> Rule {
         conformance::Rule::FixedWindow { limit, window } => {
             Rule::FixedWindow(FixedWindow::new(limit, span(window), Align::Epoch).unwrap())
         }
+        conformance::Rule::CountingWindow { limit, window } => {
+            let rule = FixedWindow::new(limit, span(window), Align::Epoch).unwrap();
+            Rule::FixedWindow(rule.counting_denied())
+        }
         conformance::Rule::AnchoredWindow { limit, window } => {
             Rule::FixedWindow(FixedWindow::new(limit, span(window), Align::First).unwrap())
         }

@@ -42,6 +42,17 @@ fn anchored_window_equals_its_oracle() {
 }
 
 #[test]
+fn window_that_counts_denied_requests_equals_its_oracle() {
+    compare(RUNS, |seed| {
+        let mut random = Random::new(seed);
+        let (limit, window) = (random.log_uniform(1, 1_000_000), window(&mut random));
+        let rule = FixedWindow::new(limit, Duration::from_nanos(window), Align::Epoch).unwrap();
+        let oracle = oracle::FixedWindow::aligned(limit, window).counting_denied();
+        (rule.counting_denied(), oracle, Trace::new(seed, window, limit), HORIZON)
+    });
+}
+
+#[test]
 fn sliding_log_equals_its_oracle() {
     compare(RUNS, |seed| {
         let mut random = Random::new(seed);

@@ -55,6 +55,7 @@ fn limits() -> Vec<(String, Rule)> {
         Rule::LeakyQueue { tokens: 1, period: 13, capacity: 50 },
         Rule::FixedWindow { limit: 3, window: 60_000 },
         Rule::AnchoredWindow { limit: 1, window: 17 },
+        Rule::CountingWindow { limit: 5, window: 1500 },
         Rule::SlidingLog { limit: 100, window: 5000 },
         Rule::SlidingCounter { limit: 50, window: 60_000, buckets: 1, mode: CounterMode::Interpolate },
         Rule::SlidingCounter { limit: 7, window: 1000, buckets: 3, mode: CounterMode::Interpolate },

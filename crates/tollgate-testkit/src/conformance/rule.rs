@@ -18,6 +18,8 @@ pub enum Rule {
     FixedWindow { limit: u64, window: u64 },
     /// See [`FixedWindow::anchored`].
     AnchoredWindow { limit: u64, window: u64 },
+    /// See [`FixedWindow::counting_denied`].
+    CountingWindow { limit: u64, window: u64 },
     /// See [`SlidingLog`].
     SlidingLog { limit: u64, window: u64 },
     /// See [`SlidingCounter`].
@@ -43,6 +45,9 @@ impl Rule {
             }
             Self::FixedWindow { limit, window } => Box::new(FixedWindow::aligned(limit, window)),
             Self::AnchoredWindow { limit, window } => Box::new(FixedWindow::anchored(limit, window)),
+            Self::CountingWindow { limit, window } => {
+                Box::new(FixedWindow::aligned(limit, window).counting_denied())
+            }
             Self::SlidingLog { limit, window } => Box::new(SlidingLog::new(limit, window)),
             Self::SlidingCounter { limit, window, buckets, mode } => {
                 Box::new(SlidingCounter::new(limit, window, buckets, mode))
@@ -60,6 +65,7 @@ impl Rule {
             | Self::LeakyQueue { capacity: most, .. }
             | Self::FixedWindow { limit: most, .. }
             | Self::AnchoredWindow { limit: most, .. }
+            | Self::CountingWindow { limit: most, .. }
             | Self::SlidingLog { limit: most, .. }
             | Self::SlidingCounter { limit: most, .. } => most,
             Self::BurstCredits { ceiling, peak_burst, .. } => ceiling.min(peak_burst),
@@ -73,6 +79,7 @@ impl Rule {
             | Self::LeakyQueue { period: time, .. }
             | Self::FixedWindow { window: time, .. }
             | Self::AnchoredWindow { window: time, .. }
+            | Self::CountingWindow { window: time, .. }
             | Self::SlidingLog { window: time, .. }
             | Self::SlidingCounter { window: time, .. } => *time *= unit,
             Self::BurstCredits { period, peak_period, .. } => {

@@ -111,8 +111,10 @@ impl Store for Faulty {
             Some(place) if self.has(Fault::ChargesUntilRefused) => place,
             Some(_) => 0,
         };
-        for (line, answer) in plan.iter().zip(&mut answers).take(charged) {
-            *answer = self.oracle(line).ask(now, cost(line));
+        for (place, (line, answer)) in plan.iter().zip(&mut answers).enumerate() {
+            if place < charged || self.oracle(line).counts_denied() {
+                *answer = self.oracle(line).ask(now, cost(line));
+            }
         }
         if self.has(Fault::CountsDenials) && refused.is_some() {
             for line in plan {

@@ -14,6 +14,7 @@ pub struct FixedWindow {
     limit: u64,
     window: u64,
     anchored: bool,
+    counts_denied: bool,
     /// The window last charged.
     open: Option<Open>,
 }
@@ -28,7 +29,7 @@ impl FixedWindow {
     /// Windows that begin at the multiples of `window`.
     pub fn aligned(limit: u64, window: u64) -> Self {
         assert!(window > 0, "a window without length");
-        Self { limit, window, anchored: false, open: None }
+        Self { limit, window, anchored: false, counts_denied: false, open: None }
     }
 
     /// A window that opens at the first admitted request and lasts `window`; the next one opens at
@@ -37,17 +38,27 @@ impl FixedWindow {
         Self { anchored: true, ..Self::aligned(limit, window) }
     }
 
+    /// Denied requests are counted like those that pass.
+    #[must_use]
+    pub fn counting_denied(self) -> Self {
+        Self { counts_denied: true, ..self }
+    }
+
+    pub(super) fn counts_denied(&self) -> bool {
+        self.counts_denied
+    }
+
     /// Decides without charging.
     pub fn would(&self, now: u64, cost: u64) -> Answer {
         self.answer(now, self.decide(now, cost))
     }
 
-    /// Decides, and counts the request if allowed.
+    /// Decides, and counts the request if allowed, or if all are counted.
     pub fn ask(&mut self, now: u64, cost: u64) -> Answer {
         let decision = self.decide(now, cost);
-        if decision.is_ok() && cost > 0 {
+        if (decision.is_ok() || self.counts_denied) && cost > 0 {
             let Open { end, used } = self.window_at(now);
-            self.open = Some(Open { end, used: used + cost });
+            self.open = Some(Open { end, used: used.saturating_add(cost) });
         }
         self.answer(now, decision)
     }
@@ -79,7 +90,7 @@ impl FixedWindow {
     fn answer(&self, now: u64, decision: Result<u64, Retry>) -> Answer {
         let Open { end, used } = self.window_at(now);
         let reset = if used == 0 { 0 } else { reported(end - i128::from(now)) };
-        Answer::new(decision, self.limit - used, reset)
+        Answer::new(decision, self.limit.saturating_sub(used), reset)
     }
 
     /// The window a request at `now` is counted in: the open one until it ends, then the one that

@@ -47,11 +47,13 @@ pub trait Oracle: std::fmt::Debug + Send {
     /// still counts; how much that is, in whole units. The caller did make that charge, and gives it
     /// back once.
     fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64;
+    /// Whether `ask` charges also what is denied.
+    fn counts_denied(&self) -> bool;
 }
 
 // The methods are inherent too, so that a test of one algorithm need not import the trait.
 macro_rules! rate_oracles {
-    ($($name:ty),*) => {$(
+    ($($name:ty: $counts_denied:expr),*) => {$(
         impl Oracle for $name {
             fn would(&self, now: u64, cost: u64) -> Answer {
                 self.would(now, cost)
@@ -62,8 +64,18 @@ macro_rules! rate_oracles {
             fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
                 self.refund(now, cost, charged)
             }
+            fn counts_denied(&self) -> bool {
+                $counts_denied(self)
+            }
         }
     )*};
 }
 
-rate_oracles!(TokenBucket, LeakyQueue, FixedWindow, SlidingLog, SlidingCounter, BurstCredits);
+rate_oracles!(
+    TokenBucket: |_| false,
+    LeakyQueue: |_| false,
+    FixedWindow: Self::counts_denied,
+    SlidingLog: |_| false,
+    SlidingCounter: |_| false,
+    BurstCredits: |_| false
+);

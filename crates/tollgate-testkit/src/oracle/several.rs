@@ -12,15 +12,18 @@ mod tests;
 pub struct Several;
 
 impl Several {
-    /// Asks every limit with its own cost and charges all of them if all allow.
+    /// Asks every limit with its own cost and charges all of them if all allow, else those that count denied requests.
     ///
     /// The limits are distinct keys, at least one, and there is one cost for each.
     pub fn decide(limits: &mut [&mut dyn Oracle], now: u64, costs: &[u64]) -> Verdict {
         assert_eq!(limits.len(), costs.len(), "one cost for each limit");
         let mut answers: Vec<_> =
             limits.iter().zip(costs).map(|(limit, cost)| limit.would(now, *cost)).collect();
-        if answers.iter().all(|answer| answer.allowed) {
-            answers = limits.iter_mut().zip(costs).map(|(limit, cost)| limit.ask(now, *cost)).collect();
+        let allowed = answers.iter().all(|answer| answer.allowed);
+        for ((limit, cost), answer) in limits.iter_mut().zip(costs).zip(&mut answers) {
+            if allowed || limit.counts_denied() {
+                *answer = limit.ask(now, *cost);
+            }
         }
         Self::summary(answers)
     }

@@ -46,6 +46,27 @@ impl Request<'_> {
         self
     }
 
+    /// Of the requests that are decided together ([`KeyedLimiter::check_all`]) and say this, one has to pass, and only
+    /// those that do are charged. Decided alone, it says nothing.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let own = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
+    /// let spare = own.another(TokenBucket::new(Rate::per_hour(1)?, 5)?)?;
+    /// let request = || [own.ask("alice").one_of_several(), spare.ask("acme").one_of_several()];
+    /// for left in [4, 3] {
+    ///     let (verdict, _) = KeyedLimiter::check_all(request());
+    ///     assert!(verdict.is_allowed()); // the second time there is only the spare bucket
+    ///     assert_eq!(spare.remaining("acme"), left);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn one_of_several(mut self) -> Self {
+        self.ask.is_one_of = true;
+        self
+    }
+
     /// The numbers it is decided by. A key that was last charged by others keeps its tokens.
     ///
     /// ```

@@ -49,7 +49,10 @@ impl<'a, const N: usize> Locked<'a, N> {
     /// Decides them at one instant.
     pub(super) fn decide(&mut self, now: Timestamp, decisions: &mut [Decision]) -> Verdict {
         self.prepare(now);
-        decide_all(self, now, decisions)
+        let verdict = decide_all(self, now, decisions);
+        // Those that were merged were decided as one.
+        (0..self.len).for_each(|i| decisions[i] = decisions[self.first_of[i]]);
+        verdict
     }
 
     fn prepare(&mut self, now: Timestamp) {
@@ -94,6 +97,7 @@ fn merged<const N: usize>(table: &Table, asks: &[Ask]) -> ([Ask; N], [usize; N])
         merged[i] = *ask;
         if let Some(first) = merged[..i].iter().position(|earlier| same(earlier, ask)) {
             merged[first].cost = merged[first].cost.saturating_add(ask.cost);
+            merged[first].is_one_of &= ask.is_one_of;
             merged[i] = Ask { cost: 0, ..merged[first] };
             first_of[i] = first;
         }
@@ -128,5 +132,13 @@ impl<const N: usize> Plan for Locked<'_, N> {
 
     fn status(&self, i: usize, now: Timestamp) -> Status {
         self.shard(i).status(&self.asks[i], now)
+    }
+
+    fn counts_denied(&self, i: usize) -> bool {
+        self.shard(i).counts_denied(&self.asks[i])
+    }
+
+    fn is_one_of(&self, i: usize) -> bool {
+        self.asks[i].is_one_of
     }
 }

@@ -23,10 +23,12 @@ pub(crate) struct Ask {
     pub(crate) tier: TierId,
     pub(crate) cost: u64,
     pub(crate) permit: Option<PermitId>, // who would hold it, where the rule is a concurrency limit
+    pub(crate) is_one_of: bool,          // one of several of its plan, any of which is enough
 }
 
 impl Ask {
-    pub(crate) const NOTHING: Self = Self { hash: 0, tier: TierId::NONE, cost: 0, permit: None };
+    pub(crate) const NOTHING: Self =
+        Self { hash: 0, tier: TierId::NONE, cost: 0, permit: None, is_one_of: false };
 }
 
 /// The keys whose hashes begin alike.
@@ -110,6 +112,8 @@ impl Shard {
             && outcome.is_allowed()
         {
             self.spend_into(room, ask, now);
+        } else if self.counts_denied(ask) {
+            self.spend(ask, Together::ALONE, now);
         }
         self.note_touched();
         Decision { outcome, status: self.status(ask, now) }
@@ -332,6 +336,11 @@ impl Shard {
     /// Whether a request that passes holds a place.
     pub(crate) fn gives_place(&self, ask: &Ask) -> bool {
         ask.cost > 0 && ask.permit.is_some() && self.is_concurrency(ask)
+    }
+
+    /// Whether its key is charged for it also when it is denied.
+    pub(crate) fn counts_denied(&self, ask: &Ask) -> bool {
+        self.rules.get(self.rules.current(ask.tier)).counts_denied()
     }
 
     fn is_concurrency(&self, ask: &Ask) -> bool {
