@@ -40,10 +40,13 @@ pub(crate) enum Takes {
     Section(&'static [Key]),
     /// One of these.
     Either(&'static [Takes]),
+    /// Anything at all.
+    Any,
 }
 
 use Takes::{
-    Bytes, Count, Either, Factor, Flag, Fraction, List, Named, OneOrMore, Rate, Section, Text, Time, Word,
+    Any, Bytes, Count, Either, Factor, Flag, Fraction, List, Named, OneOrMore, Rate, Section, Text, Time,
+    Word,
 };
 
 const fn key(name: &'static str, takes: Takes, text: &'static str) -> Key {
@@ -67,6 +70,7 @@ pub(crate) const POLICY: &[Key] = &[
         "What requests cost: the first that matches, else 1. A cost sent by the caller wins.",
     ),
     key("limits", List(&Section(LIMIT)), "The limits, in the order they are told to callers."),
+    key("envoy", Section(ENVOY), "How Envoy is answered."),
     key("gateway", Section(GATEWAY), "A reverse proxy in front of an application. Not built yet."),
     key(
         "adaptive_rates",
@@ -221,6 +225,12 @@ pub(crate) const LIMIT: &[Key] = &[
         List(&Text),
         "What it counts by: attributes, `a|b` for the first that is there. `[]` is one key for everybody.",
     ),
+    key(
+        "descriptor",
+        Section(DESCRIPTOR),
+        "Instead of `match` and `key`: the Envoy descriptor it applies to, found as envoyproxy/ratelimit does. Without an algorithm, the descriptor is known and nobody counts it.",
+    ),
+    key("unlimited", Flag, "Of a descriptor without an algorithm: tells Envoy that there is no end of it."),
     key("token_bucket", Section(BUCKET), "A rate with bursts."),
     key("leaky_bucket", Section(QUEUE), "A rate at an even pace: requests are held back."),
     key("fixed_window", Section(FIXED_WINDOW), "A count per window."),
@@ -245,8 +255,41 @@ pub(crate) const LIMIT: &[Key] = &[
         Word(&["share", "skip", "deny"]),
         "What a request without an attribute of the key does: share one key with all that lack it (unless told), skip this limit, or be denied.",
     ),
-    key("count_denied", Flag, "Whether denied requests count, too. Not built yet."),
+    key("count_denied", Flag, "Whether denied requests count, too, whoever denied them. For `fixed_window`."),
     key("on_error", Word(ON_ERROR), "What is decided when the store gives no answer."),
+];
+
+pub(crate) const DESCRIPTOR: &[Key] = &[
+    key("domain", Text, "The domain that Envoy's filter names."),
+    key(
+        "entries",
+        List(&Section(ENTRY)),
+        "Its entries, in order. Each is looked up by its exact value first, then by values with a `*` in the order of the file, then by its key alone; there is no way back.",
+    ),
+    key("name", Text, "What Envoy is told it is called."),
+    key("replaces", List(&Text), "Those of these names do not count in a request that this one applies to."),
+    key("quota_mode", Flag, "Of the limits of a request that say so, one with room is enough."),
+    key("blocked", Flag, "Nothing passes, whatever the numbers say."),
+    key("detailed_metric", Flag, "A metric for every value of every entry, up to a bound."),
+    key("metadata", Any, "Told to Envoy with `dynamic_metadata`."),
+];
+
+pub(crate) const ENTRY: &[Key] = &[
+    key("key", Text, "Its key."),
+    key(
+        "value",
+        Text,
+        "Its value, in which `*` stands for any run of characters. Without it, every value has a count of its own.",
+    ),
+    key("share_threshold", Flag, "All values that match the `*` share one count."),
+    key("value_to_metric", Flag, "A metric for every value, up to a bound."),
+];
+
+pub(crate) const ENVOY: &[Key] = &[
+    key("shadow_mode", Flag, "Denies nothing; each descriptor still tells what it would have been."),
+    key("quota_mode", Flag, "As if every descriptor said `quota_mode`."),
+    key("dynamic_metadata", Flag, "Tells Envoy what was asked and the `metadata` of what passed."),
+    key("response_headers", Flag, "Whether Envoy is given headers for the client: true unless told."),
 ];
 
 pub(crate) const BUCKET: &[Key] = &[

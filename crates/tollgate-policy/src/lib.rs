@@ -5,6 +5,7 @@ mod client_address;
 mod engine;
 mod fault;
 mod headers;
+mod import;
 mod keys;
 mod path;
 mod policy;
@@ -16,16 +17,18 @@ mod schema;
 mod yaml;
 
 pub use engine::{
-    Engine, EngineError, Explained, Explanation, Key, KeyStatus, LimitVerdict, Plan, PolicyInForce, Reason,
-    Request, TenantError, ThrottleError, Throttled, TooManyLimits, Verdict,
+    Answer, Described, Engine, EngineError, Explained, Explanation, Hits, Key, KeyStatus, LimitVerdict, Plan,
+    PlanTogether, PolicyInForce, Reason, Request, TenantError, ThrottleError, Throttled, Together,
+    TooManyLimits, Verdict,
 };
 pub use fault::{Fault, Faults};
 pub use headers::headers;
+pub use import::{EnvoyImport, import_envoy};
 pub use path::normal_path;
 pub use policy::{
-    Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, FairQueue, Gateway, Headers, Identity,
-    Ietf, KeyPart, Limit, Listen, Match, Memory, OnError, Policy, Record, Redis, Slots, Store, Tenant, Tier,
-    Tls, Trust, WhenMissing, XRateLimit,
+    Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Descriptor, Entry, Envoy, FairQueue,
+    Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, Memory, OnError, Policy, Record, Redis,
+    Slots, Store, Tenant, Tier, Tls, Trust, Uncounted, WhenMissing, XRateLimit,
 };
 pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};

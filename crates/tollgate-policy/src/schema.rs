@@ -77,6 +77,9 @@ fn value(json: &mut String, takes: &Takes, text: Option<&str>, depth: usize) {
             value(json, item, None, depth + 1);
         }
         Takes::Section(keys) => section_body(json, keys, depth + 1),
+        Takes::Any => {
+            json.push_str(&simple("[\"string\", \"number\", \"boolean\", \"array\", \"object\", \"null\"]"))
+        }
         Takes::Either(kinds) => {
             let _ = write!(json, "{pad}\"anyOf\": [");
             for (i, kind) in kinds.iter().enumerate() {
@@ -143,6 +146,7 @@ fn in_words(takes: &Takes) -> String {
         Takes::OneOrMore(item) => format!("{}, or a list of it", in_words(item)),
         Takes::Named(item) => format!("by name: {}", in_words(item)),
         Takes::Section(_) => "a section".into(),
+        Takes::Any => "anything".into(),
         Takes::Either(kinds) => kinds.iter().map(in_words).collect::<Vec<_>>().join(", or "),
     }
 }

@@ -53,7 +53,9 @@ pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
         let message = format!("the file has {} bytes", source.len());
         return Err(Fault::new(0..0, message).help(format!("at most {MOST_BYTES} are read")));
     }
-    match serde_saphyr::from_str::<Spanned<Tree>>(source) {
+    // `no` and `y` are text, as YAML has had it since 2009.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    match serde_saphyr::from_str_with_options::<Spanned<Tree>>(source, options) {
         Ok(tree) => Ok(node(tree)),
         Err(error) => {
             let span = error.location().map_or(0..0, |location| place(source, &location));
@@ -61,6 +63,29 @@ pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
             let message = error.without_snippet().to_string();
             let message = message.split(", set DuplicateKeyPolicy").next().unwrap_or_default();
             Err(Fault::new(span, message))
+        }
+    }
+}
+
+/// Whatever stands there, as JSON.
+pub(crate) fn json(node: &Node) -> serde_json::Value {
+    use serde_json::Value as Json;
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Bool(flag) => Json::Bool(*flag),
+        Value::Integer(number) => {
+            i64::try_from(*number).map_or_else(|_| number.to_string().into(), Json::from)
+        }
+        Value::Float(number) => Json::from(*number),
+        Value::Text(text) => Json::from(text.as_str()),
+        Value::List(items) => items.iter().map(json).collect(),
+        Value::Map(entries) => {
+            let name = |node: &Node| match &node.value {
+                Value::Text(text) => text.clone(),
+                Value::Integer(number) => number.to_string(),
+                other => other.kind().to_owned(),
+            };
+            Json::Object(entries.iter().map(|(key, value)| (name(key), json(value))).collect())
         }
     }
 }

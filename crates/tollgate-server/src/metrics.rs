@@ -179,8 +179,7 @@ impl Metrics {
             metrics.decisions[protocol as usize][outcome as usize].inc();
             let capacity = limit.capacity().max(1);
             metrics.remaining_ratio.observe(limit.decision().status.remaining as f64 / capacity as f64);
-            let is_charged = if limit.limit().shadow { limit.is_allowed() } else { verdict.is_allowed() };
-            if is_charged {
+            if limit.is_charged() {
                 metrics.cost.inc_by(verdict.cost());
             }
             let now = verdict.decided_at();

@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use crate::policy::Entry;
+
 /// Every attribute that the policy looks at, each once, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Vec<String>);
@@ -10,7 +12,10 @@ pub(crate) struct Names(Vec<String>);
 pub(crate) type NameId = u16;
 
 /// What a request has of each.
-pub(crate) struct Values<'a>(SmallVec<[Option<&'a str>; 8]>);
+pub(crate) struct Values<'a> {
+    by_name: SmallVec<[Option<&'a str>; 8]>,
+    all: &'a [(&'a str, &'a str)], // as they came
+}
 
 /// Who is asking, where a policy tells tenants apart.
 pub(crate) const TENANT: &str = "tenant";
@@ -40,7 +45,11 @@ impl Names {
     }
 
     /// What a request has of each. Of a name that comes twice, the first counts.
-    pub(crate) fn values<'a>(&self, attributes: &[(&'a str, &'a str)], tier: Option<&'a str>) -> Values<'a> {
+    pub(crate) fn values<'a>(
+        &self,
+        attributes: &'a [(&'a str, &'a str)],
+        tier: Option<&'a str>,
+    ) -> Values<'a> {
         let mut values: SmallVec<[Option<&'a str>; 8]> = SmallVec::from_elem(None, self.0.len());
         for (name, value) in attributes {
             if let Some(place) = self.place(name) {
@@ -50,7 +59,7 @@ impl Names {
         if let Some(place) = self.place(TIER) {
             values[usize::from(place)] = tier;
         }
-        Values(values)
+        Values { by_name: values, all: attributes }
     }
 }
 
@@ -61,6 +70,16 @@ fn order(a: &str, b: &str) -> std::cmp::Ordering {
 
 impl<'a> Values<'a> {
     pub(crate) fn get(&self, id: NameId) -> Option<&'a str> {
-        self.0[usize::from(id)]
+        self.by_name[usize::from(id)]
+    }
+
+    /// What it has of the entries of an Envoy descriptor, in order: of a key that comes again, the next value. Those
+    /// whose values share one count are left out.
+    pub(crate) fn of_entries<'e>(&'e self, entries: &'e [Entry]) -> impl Iterator<Item = &'a str> + 'e {
+        entries.iter().enumerate().filter(|(_, entry)| !entry.share_threshold).map(|(i, entry)| {
+            let earlier = entries[..i].iter().filter(|other| other.key == entry.key).count();
+            let same = self.all.iter().filter(|(name, _)| *name == entry.key);
+            same.map(|(_, value)| *value).nth(earlier).unwrap_or_default()
+        })
     }
 }

@@ -63,6 +63,9 @@ impl<'a> Explanation<'a> {
             let missing = limit.missing(&values).map(|part| limit.policy.key[part].to_string());
             let (applies, why) = match (limit.conditions.broken(&values), missing, limit.policy.when_missing)
             {
+                _ if limit.policy.descriptor.is_some() => {
+                    (false, "it applies to an Envoy descriptor, which only Envoy sends".to_owned())
+                }
                 (Some(condition), _, _) => (false, condition.why(&in_force.names, &values)),
                 (None, Some(part), WhenMissing::Skip) => {
                     (false, format!("`{part}` of its key is missing, and it says `when_missing: skip`"))

@@ -11,6 +11,7 @@ use tollgate::{KeyedLimiter, Numbers, Request, Rule, Shed, Tier, TooManyRules};
 
 use super::attributes::{NameId, Names, TENANT, TIER, Values};
 use super::conditions::Conditions;
+use super::descriptors::Descriptors;
 use super::verdict::Key;
 use crate::policy::{Limit, Policy, WhenMissing};
 
@@ -24,6 +25,8 @@ pub(crate) struct InForce {
     tenants: HashMap<String, TenantInForce>,
     costs: Vec<(Conditions, u64)>,
     pub(super) limits: Vec<LimitInForce>,
+    pub(super) by_attributes: Vec<u32>, // those that are not found by an Envoy descriptor
+    pub(super) descriptors: Descriptors,
 }
 
 /// One of the policy's tiers, by number. None for tenants that have none.
@@ -123,6 +126,11 @@ impl InForce {
             default_tier: None,
             tenants: HashMap::new(),
             limits: Vec::new(),
+            by_attributes: (0..)
+                .zip(&policy.limits)
+                .filter_map(|(place, limit)| limit.descriptor.is_none().then_some(place))
+                .collect(),
+            descriptors: Descriptors::new(&policy),
             names,
             tier_names,
             policy,
@@ -150,6 +158,12 @@ impl InForce {
 
     pub(crate) fn limit(&self, place: u32) -> &LimitInForce {
         &self.limits[place as usize]
+    }
+
+    /// Whether of all limits like this that apply to a request one is enough.
+    pub(super) fn is_quota(&self, limit: u32) -> bool {
+        let of = self.limit(limit).policy.descriptor.as_ref();
+        self.policy.envoy.quota_mode || of.is_some_and(|of| of.quota_mode)
     }
 
     /// The limit of this name.
@@ -269,7 +283,15 @@ impl LimitInForce {
 
     /// The key that a request counts under, with the empty value for what is missing.
     pub(super) fn shared_key<'a>(&self, values: &Values<'a>) -> Key<'a> {
+        if let Some(descriptor) = &self.policy.descriptor {
+            return values.of_entries(&descriptor.entries).collect();
+        }
         self.key.iter().map(|names| Self::value(names, values).unwrap_or_default()).collect()
+    }
+
+    /// Whether nothing passes, whatever the numbers say.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.policy.descriptor.as_ref().is_some_and(|descriptor| descriptor.blocked)
     }
 
     /// The first part of the key that a request has no attribute for.

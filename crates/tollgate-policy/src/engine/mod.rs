@@ -2,11 +2,13 @@
 
 mod attributes;
 mod conditions;
+mod descriptors;
 mod explain;
 mod in_force;
 mod plan;
 mod pressure;
 mod throttle;
+mod together;
 mod verdict;
 
 use std::collections::HashMap;
@@ -25,6 +27,7 @@ use crate::policy::{Policy, Store};
 pub use self::explain::{Explained, Explanation};
 pub use self::plan::Plan;
 pub use self::throttle::{ThrottleError, Throttled};
+pub use self::together::{Answer, Described, Hits, PlanTogether, Together};
 pub use self::verdict::{Key, LimitVerdict, Reason, Verdict};
 
 /// Decides requests by a policy, which can be changed while it is in use.
@@ -292,7 +295,7 @@ impl PolicyInForce<'_> {
     ///
     /// When more than 32 limits apply.
     pub fn plan<'a>(&'a self, request: &Request<'a>) -> Result<Plan<'a>, TooManyLimits> {
-        Plan::new(self.engine, &self.in_force, request, plan::Permits::Cannot)
+        Plan::new(self.engine, &self.in_force, request, plan::Permits::Cannot, None)
     }
 
     /// [`plan`](Self::plan) where permits can be held, with the concurrency limits that apply: to
@@ -302,7 +305,7 @@ impl PolicyInForce<'_> {
     ///
     /// When more than 32 limits apply.
     pub fn plan_with_permits<'a>(&'a self, request: &Request<'a>) -> Result<Plan<'a>, TooManyLimits> {
-        Plan::new(self.engine, &self.in_force, request, plan::Permits::Can)
+        Plan::new(self.engine, &self.in_force, request, plan::Permits::Can, None)
     }
 
     /// Decides a request: all limits that apply are charged, or none. Concurrency limits do not act here, where nobody
@@ -326,6 +329,19 @@ impl PolicyInForce<'_> {
         now: Timestamp,
     ) -> Result<(Verdict<'a>, Vec<Permit>), TooManyLimits> {
         Ok(self.plan_with_permits(request)?.acquire(now))
+    }
+
+    /// Which limits apply to the descriptors of one request of Envoy: by their entries, as attributes, and by what the
+    /// policy has of the descriptors themselves. Nothing is decided yet.
+    ///
+    /// # Errors
+    ///
+    /// When more than 32 limits apply.
+    pub fn plan_together<'a>(
+        &'a self,
+        requests: &[Described<'a>],
+    ) -> Result<PlanTogether<'a>, TooManyLimits> {
+        PlanTogether::new(self.engine, &self.in_force, requests)
     }
 
     /// Every limit of the policy: whether it applies to a request and why, and what it would decide. Charges nothing.

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use tollgate::{Decision, KeyedLimiter, Outcome, Permit, Timestamp};
 
 use super::attributes::TENANT;
-use super::in_force::InForce;
-use super::verdict::{Entry, Verdict};
+use super::in_force::{InForce, NumbersId};
+use super::verdict::{Entries, Entry, Verdict};
 use super::{Engine, Request, TooManyLimits};
 
 /// Whether whoever asks can hold a permit. Concurrency limits act only where one can be held.
@@ -18,7 +18,7 @@ pub(super) enum Permits {
 }
 
 /// The most limits that can be decided together, and as many as usually are.
-const MOST_LIMITS: usize = 32;
+pub(super) const MOST_LIMITS: usize = 32;
 const USUAL_LIMITS: usize = 8;
 
 /// The tenant of a request.
@@ -27,17 +27,19 @@ pub(super) fn tenant<'a>(attributes: &[(&'a str, &'a str)]) -> Option<&'a str> {
 }
 
 /// The limits that apply to a request, not yet decided.
-pub struct Plan<'a>(Verdict<'a>); // to be
+pub struct Plan<'a>(pub(super) Verdict<'a>); // to be
 
 /// What is asked of the table.
 type Asks<'a> = SmallVec<[tollgate::Request<'a>; USUAL_LIMITS]>;
 
 impl<'a> Plan<'a> {
+    /// The limits that apply to a request by its attributes, and one that was found for it in another way.
     pub(super) fn new(
         engine: &Engine,
         in_force: &'a InForce,
         request: &Request<'a>,
         permits: Permits,
+        found: Option<u32>,
     ) -> Result<Self, TooManyLimits> {
         let standing = engine.standing(in_force, tenant(request.attributes));
         let values = in_force.names.values(request.attributes, in_force.tier_name(standing.tier));
@@ -46,21 +48,24 @@ impl<'a> Plan<'a> {
             now: Timestamp::default(),
             cost: request.cost.unwrap_or_else(|| in_force.cost(&values)),
             outcome: Outcome::ALLOW,
+            is_charged: true,
             reported: None,
             reduced: engine.pressure.is_reduced(),
             values,
             limits: SmallVec::new(),
             shadow: SmallVec::new(),
         };
-        for (place, limit) in (0..).zip(&in_force.limits) {
+        for &place in &in_force.by_attributes {
+            let limit = in_force.limit(place);
             if (limit.is_concurrency && permits == Permits::Cannot) || !limit.conditions.hold(&verdict.values)
             {
                 continue;
             }
             let Some(is_missing) = limit.applies(&verdict.values) else { continue };
-            let numbers = in_force.numbers_of(place, &standing);
-            let entry = Entry { limit: place, numbers, hash: 0, is_missing, decision: Decision::default() };
-            if limit.policy.shadow { verdict.shadow.push(entry) } else { verdict.limits.push(entry) }
+            verdict.add(place, in_force.numbers_of(place, &standing), is_missing);
+        }
+        if let Some(place) = found {
+            verdict.add(place, in_force.numbers_of(place, &standing), in_force.limit(place).is_blocked());
         }
         if verdict.limits.len() > MOST_LIMITS {
             let name = |entry: &Entry| in_force.limit(entry.limit).policy.name.clone();
@@ -92,10 +97,16 @@ impl fmt::Debug for Plan<'_> {
 }
 
 impl<'a> Verdict<'a> {
+    fn add(&mut self, limit: u32, numbers: NumbersId, is_missing: bool) {
+        let entry = Entry { limit, numbers, hash: 0, is_missing, decision: Decision::default() };
+        let is_shadow = self.in_force.limit(limit).policy.shadow;
+        if is_shadow { self.shadow.push(entry) } else { self.limits.push(entry) }
+    }
+
     fn check(&mut self) {
         let asks = self.asks();
         match &asks[..] {
-            _ if self.is_missing() => self.deny_missing(&asks),
+            _ if self.is_missing() => self.deny_missing(),
             [] => {}
             // One limit needs none of what several need.
             [ask] => {
@@ -106,6 +117,7 @@ impl<'a> Verdict<'a> {
             asks if asks.len() <= USUAL_LIMITS => self.check_all::<USUAL_LIMITS>(asks),
             asks => self.check_all::<MOST_LIMITS>(asks),
         }
+        self.is_charged = self.is_allowed();
         self.watch(None);
     }
 
@@ -113,7 +125,7 @@ impl<'a> Verdict<'a> {
         let asks = self.asks();
         let mut permits = Vec::new();
         if self.is_missing() {
-            self.deny_missing(&asks);
+            self.deny_missing();
         } else if !asks.is_empty() {
             let mut decisions = [Decision::default(); MOST_LIMITS];
             let decisions = &mut decisions[..asks.len()];
@@ -121,6 +133,7 @@ impl<'a> Verdict<'a> {
             (verdict, permits) = KeyedLimiter::acquire_all_at(&asks, self.now, decisions);
             self.note(&verdict, decisions);
         }
+        self.is_charged = self.is_allowed();
         // Nobody would hold, or give back, what a request that is denied has taken.
         self.watch(self.is_allowed().then_some(&mut permits));
         permits
@@ -133,44 +146,49 @@ impl<'a> Verdict<'a> {
         self.note(&verdict, decisions);
     }
 
-    fn asks(&mut self) -> Asks<'a> {
+    pub(super) fn asks(&mut self) -> Asks<'a> {
         let asks: Asks<'a> = self.limits.iter().map(|entry| self.ask(entry)).collect();
         self.limits.iter_mut().zip(&asks).for_each(|(entry, ask)| entry.hash = ask.key_hash());
         asks
     }
 
-    fn ask(&self, entry: &Entry) -> tollgate::Request<'a> {
+    pub(super) fn ask(&self, entry: &Entry) -> tollgate::Request<'a> {
         let limit = self.in_force.limit(entry.limit);
         limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(self.cost)
     }
 
-    fn note(&mut self, verdict: &tollgate::Verdict, decisions: &[Decision]) {
+    pub(super) fn note(&mut self, verdict: &tollgate::Verdict, decisions: &[Decision]) {
         self.limits.iter_mut().zip(decisions).for_each(|(entry, decision)| entry.decision = *decision);
         (self.outcome, self.reported) = (verdict.outcome, verdict.reported);
     }
 
-    fn is_missing(&self) -> bool {
+    pub(super) fn is_missing(&self) -> bool {
         self.cost > 0 && self.limits.iter().any(|entry| entry.is_missing)
     }
 
-    /// Denies because an attribute is missing: nothing is charged, and no wait helps.
-    fn deny_missing(&mut self, asks: &[tollgate::Request<'_>]) {
-        for (entry, ask) in self.limits.iter_mut().zip(asks) {
-            let preview = ask.preview_at(self.now);
-            entry.decision =
-                if entry.is_missing { Decision { outcome: Outcome::NEVER, ..preview } } else { preview };
-        }
-        self.outcome = Outcome::NEVER;
-        self.reported = self.limits.iter().position(|entry| entry.is_missing);
+    /// Denies because an attribute is missing, or nothing may pass: no wait helps, and nothing is charged but where
+    /// denied requests count, too.
+    pub(super) fn deny_missing(&mut self) {
+        let decisions: Entries<Decision> = self.limits.iter().map(|entry| self.denied(entry)).collect();
+        self.note(&tollgate::Verdict::of(&decisions), &decisions);
+    }
+
+    /// What a limit says of a request that is denied whatever it says.
+    fn denied(&self, entry: &Entry) -> Decision {
+        let (limit, ask) = (self.in_force.limit(entry.limit), self.ask(entry));
+        let counts = limit.numbers(entry.numbers).rule.counts_denied();
+        let decision = if counts { ask.check_at(self.now) } else { ask.preview_at(self.now) };
+        let denies = entry.is_missing && self.cost > 0;
+        if denies { Decision { outcome: Outcome::NEVER, ..decision } } else { decision }
     }
 
     /// Lets each shadow limit decide alone, whatever the live ones said. Where permits can be held, theirs are, too.
-    fn watch(&mut self, mut permits: Option<&mut Vec<Permit>>) {
+    pub(super) fn watch(&mut self, mut permits: Option<&mut Vec<Permit>>) {
         for i in 0..self.shadow.len() {
             let ask = self.ask(&self.shadow[i]);
             self.shadow[i].hash = ask.key_hash();
             self.shadow[i].decision = if self.shadow[i].is_missing && self.cost > 0 {
-                Decision { outcome: Outcome::NEVER, ..ask.preview_at(self.now) }
+                self.denied(&self.shadow[i])
             } else if let Some(permits) = permits.as_deref_mut() {
                 let mut decision = [Decision::default()];
                 permits.extend(KeyedLimiter::acquire_all_at(&[ask], self.now, &mut decision).1);

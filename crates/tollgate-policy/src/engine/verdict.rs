@@ -18,15 +18,16 @@ pub struct Verdict<'a> {
     pub(super) now: Timestamp,
     pub(super) cost: u64,
     pub(super) outcome: Outcome,
+    pub(super) is_charged: bool, // by the limits that let it pass; in a plan of several, others may deny it
     pub(super) reported: Option<usize>,
     pub(super) reduced: bool,
     pub(super) values: Values<'a>,
-    pub(super) limits: Entries,
+    pub(super) limits: Entries<Entry>,
     pub(super) shadow: SmallVec<[Entry; 1]>,
 }
 
 /// The answers of as many limits as need no allocation, or of more.
-pub(crate) type Entries = SmallVec<[Entry; 8]>;
+pub(crate) type Entries<T> = SmallVec<[T; 8]>;
 
 /// What one limit says. Its key is made of the request's values: a verdict is moved about, so what it holds is small.
 pub(crate) struct Entry {
@@ -143,7 +144,7 @@ impl<'a> Verdict<'a> {
 
     fn view<'v>(&'v self, entry: &'v Entry) -> LimitVerdict<'v, 'a> {
         let in_force = self.in_force.limit(entry.limit);
-        LimitVerdict { in_force, entry, values: &self.values, now: self.now, reduced: self.reduced }
+        LimitVerdict { in_force, entry, verdict: self }
     }
 }
 
@@ -161,9 +162,7 @@ impl fmt::Debug for Verdict<'_> {
 pub struct LimitVerdict<'v, 'a> {
     in_force: &'v LimitInForce,
     entry: &'v Entry,
-    values: &'v Values<'a>,
-    now: Timestamp,
-    reduced: bool,
+    verdict: &'v Verdict<'a>,
 }
 
 impl<'v, 'a> LimitVerdict<'v, 'a> {
@@ -202,18 +201,24 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         self.entry.decision.is_allowed()
     }
 
+    /// Whether it was charged.
+    pub fn is_charged(&self) -> bool {
+        let together = self.verdict.is_charged || self.in_force.policy.shadow;
+        self.is_allowed() && together || self.rule().counts_denied()
+    }
+
     /// Why it does not.
     pub fn reason(&self) -> Option<Reason> {
         let Outcome::Deny { retry } = self.entry.decision.outcome else { return None };
-        if self.entry.is_missing {
+        if self.entry.is_missing && !self.in_force.is_blocked() {
             return Some(Reason::MissingAttribute);
         }
-        Some(Reason::told(retry, self.in_force.is_concurrency, self.reduced))
+        Some(Reason::told(retry, self.in_force.is_concurrency, self.verdict.reduced))
     }
 
     /// The values of its key, part by part.
     pub fn key(&self) -> Key<'a> {
-        self.in_force.shared_key(self.values)
+        self.in_force.shared_key(&self.verdict.values)
     }
 
     /// What its key is known by, in this limit and no other.
@@ -231,7 +236,7 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
             return None; // there is no more
         }
         let ask = self.in_force.ask(self.entry.numbers, &self.key());
-        ask.cost(status.remaining.saturating_add(1)).preview_at(self.now).retry_after()
+        ask.cost(status.remaining.saturating_add(1)).preview_at(self.verdict.now).retry_after()
     }
 }
 

@@ -52,9 +52,6 @@ impl Policy {
             Store::Redis(_) => need(true, "`store: redis`"),
             Store::Memory(memory) => need(memory.persist.is_some(), "`store: { memory: { persist } }`"),
         }
-        for limit in self.limits.iter().filter(|limit| limit.count_denied) {
-            missing.push(format!("`count_denied` of limit `{}`", limit.name));
-        }
         missing
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use tollgate::Rule;
 
+use super::descriptor::Descriptor;
 use super::matching::Match;
 use super::numbers::{Algorithm, Holding, Numbers};
 use crate::fault::Fault;
@@ -22,6 +23,8 @@ pub struct Limit {
     pub applies_to: Match,
     /// What it counts by, part by part; none for one key for everybody.
     pub key: Vec<KeyPart>,
+    /// The Envoy descriptor it applies to, and counts by the values of.
+    pub descriptor: Option<Descriptor>,
     /// Its rule, for those who have no other.
     pub rule: Rule,
     /// The rule of those tiers that have another.
@@ -30,8 +33,6 @@ pub struct Limit {
     pub shadow: bool,
     /// What a request does that lacks an attribute of the key.
     pub when_missing: WhenMissing,
-    /// Whether denied requests count, too.
-    pub count_denied: bool,
     /// What is decided when the store gives no answer, where that differs from the store's own word.
     pub on_error: Option<OnError>,
     algorithm: Algorithm,
@@ -81,24 +82,35 @@ impl OnError {
 }
 
 impl Limit {
-    pub(crate) fn read(reader: &Reader<'_>, node: &Node, tiers: &[String]) -> Option<Self> {
-        let section = reader.section(node, keys::LIMIT)?;
+    pub(crate) fn read(
+        reader: &Reader<'_>,
+        section: &Section<'_>,
+        place: usize,
+        tiers: &[String],
+    ) -> Option<Self> {
         let name = section.require(reader, "name", "per-tenant").and_then(|node| name(reader, node));
-        let key = section.require(reader, "key", "[tenant]").map(|node| Self::key(reader, node));
+        let descriptor = section.get("descriptor").map(|node| Descriptor::read(reader, node, place));
+        let key = if descriptor.is_some() {
+            Self::refuse_beside_descriptor(reader, section);
+            Some(Vec::new())
+        } else {
+            section.require(reader, "key", "[tenant]").map(|node| Self::key(reader, node))
+        };
         let before = reader.faults_so_far();
-        let (algorithm, numbers, own) = Self::algorithm(reader, &section)?;
-        let holding = Self::holding(reader, &section, algorithm);
+        let (algorithm, numbers, own) = Self::algorithm(reader, section)?;
+        let algorithm = Self::count_denied(reader, section, algorithm);
+        let holding = Self::holding(reader, section, algorithm);
         let rule = rule(reader, algorithm, &numbers, holding, &own, before);
         let mut limit = Self {
             name: name?,
             applies_to: section.get("match").map(|node| Match::read(reader, node)).unwrap_or_default(),
             key: key?,
+            descriptor: descriptor.map_or(Some(None), |descriptor| descriptor.map(Some))?,
             rule: rule?,
             tiers: HashMap::new(),
             shadow: section.get("shadow").and_then(|node| reader.flag(node)).unwrap_or(false),
-            when_missing: Self::when_missing(reader, &section),
-            count_denied: section.get("count_denied").and_then(|node| reader.flag(node)).unwrap_or(false),
-            on_error: OnError::read(reader, &section),
+            when_missing: Self::when_missing(reader, section),
+            on_error: OnError::read(reader, section),
             algorithm,
             holding,
             numbers,
@@ -146,10 +158,14 @@ impl Limit {
 
     /// Why the keys of this limit start afresh under the one of the same name in the next policy, if they do.
     pub(crate) fn starts_afresh_as(&self, next: &Self) -> Option<&'static str> {
+        let entries =
+            |limit: &Self| limit.descriptor.as_ref().map(|of| (of.domain.clone(), of.entries.clone()));
         if self.algorithm.name() != next.algorithm.name() {
             Some("its algorithm changed")
         } else if self.key != next.key {
             Some("its key changed")
+        } else if entries(self) != entries(next) {
+            Some("its descriptor changed")
         } else {
             None
         }
@@ -199,6 +215,38 @@ impl Limit {
         }
         let own = reader.section(node, keys)?;
         Some((Algorithm::read(reader, name, &own)?, Numbers::read(reader, &own), own))
+    }
+
+    /// Whether the section of a limit has an algorithm.
+    pub(super) fn has_algorithm(section: &Section<'_>) -> bool {
+        Algorithm::ALL.iter().any(|(name, _)| section.get(name).is_some())
+    }
+
+    /// An Envoy descriptor is both what a limit applies to and what it counts by.
+    fn refuse_beside_descriptor(reader: &Reader<'_>, section: &Section<'_>) {
+        for key in ["match", "key", "when_missing", "unlimited"] {
+            if let Some(node) = section.get(key) {
+                let fault = Fault::new(node.span.clone(), format!("`{key}` beside `descriptor`"));
+                reader.fault(
+                    fault.help("a descriptor says which requests it applies to and counts by its values"),
+                );
+            }
+        }
+    }
+
+    fn count_denied(reader: &Reader<'_>, section: &Section<'_>, algorithm: Algorithm) -> Algorithm {
+        let Some(node) = section.get("count_denied") else { return algorithm };
+        match (algorithm, reader.flag(node).unwrap_or(false)) {
+            (Algorithm::FixedWindow { align, .. }, counts_denied) => {
+                Algorithm::FixedWindow { align, counts_denied }
+            }
+            (_, true) => {
+                let message = format!("a {} cannot count denied requests", algorithm.name());
+                reader.fault(Fault::new(node.span.clone(), message).help("only fixed_window can"));
+                algorithm
+            }
+            (_, false) => algorithm,
+        }
     }
 
     fn holding(reader: &Reader<'_>, section: &Section<'_>, algorithm: Algorithm) -> Option<Holding> {

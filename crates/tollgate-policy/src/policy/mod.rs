@@ -1,6 +1,7 @@
 //! The policy file, read and checked.
 
 mod checks;
+mod descriptor;
 mod gateway;
 mod limit;
 mod matching;
@@ -8,12 +9,13 @@ mod numbers;
 mod settings;
 mod store;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use tollgate::{Rule, Weight};
 
 pub use self::checks::Change;
+pub use self::descriptor::{Descriptor, Entry, Envoy, Uncounted};
 pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, Slots};
 pub(crate) use self::limit::sent_rule;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
@@ -56,6 +58,10 @@ pub struct Policy {
     pub costs: Vec<Cost>,
     /// The limits, in the order they are told.
     pub limits: Vec<Limit>,
+    /// Envoy descriptors that no limit counts.
+    pub descriptors: Vec<Uncounted>,
+    /// How Envoy is answered.
+    pub envoy: Envoy,
     /// The reverse proxy.
     pub gateway: Option<Gateway>,
     /// One multiplier on every rate.
@@ -140,7 +146,7 @@ impl Policy {
         let mut tier_names: Vec<String> = tiers.keys().cloned().collect();
         tier_names.sort();
         let default_tier = get("default_tier").and_then(|node| known_tier(reader, node, &tier_names));
-        let limits = Self::limits(reader, &section, &tier_names);
+        let (limits, descriptors) = Self::limits(reader, &section, &tier_names);
         let policy = Self {
             listen: get("listen").and_then(|node| Listen::read(reader, node)),
             tls: get("tls").and_then(|node| Tls::read(reader, node, file)),
@@ -151,6 +157,8 @@ impl Policy {
             identity: get("identity").map_or_else(Identity::default, |node| Identity::read(reader, node)),
             tenants: Self::tenants(reader, &section, &tier_names, default_tier.as_deref(), &limits),
             costs: Self::costs(reader, &section),
+            descriptors,
+            envoy: get("envoy").map_or_else(Envoy::default, |node| Envoy::read(reader, node)),
             gateway: get("gateway").and_then(|node| Gateway::read(reader, node)),
             adaptive_rates: get("adaptive_rates").and_then(|node| AdaptiveRates::read(reader, node)),
             record: get("record").and_then(|node| Record::read(reader, node, file)),
@@ -179,18 +187,36 @@ impl Policy {
         tiers.into_iter().filter_map(tier).collect()
     }
 
-    fn limits(reader: &Reader<'_>, section: &Section<'_>, tiers: &[String]) -> Vec<Limit> {
+    /// The limits, and the descriptors that stand among them and nobody counts.
+    fn limits(reader: &Reader<'_>, section: &Section<'_>, tiers: &[String]) -> (Vec<Limit>, Vec<Uncounted>) {
         let nodes = section.get("limits").map_or(&[][..], |node| reader.list(node));
-        let mut limits: Vec<Limit> = Vec::new();
-        for node in nodes {
-            let Some(limit) = Limit::read(reader, node, tiers) else { continue };
-            if limits.iter().any(|other| other.name == limit.name) {
-                let fault = Fault::new(node.span.clone(), format!("two limits are called `{}`", limit.name));
-                reader.fault(fault.help("a limit is known by its name: give each its own"));
+        let (mut limits, mut uncounted): (Vec<Limit>, Vec<Uncounted>) = (Vec::new(), Vec::new());
+        let (mut names, mut paths) = (HashSet::new(), HashSet::new());
+        for (place, node) in nodes.iter().enumerate() {
+            let Some(section) = reader.section(node, keys::LIMIT) else { continue };
+            let descriptor = if section.get("descriptor").is_some() && !Limit::has_algorithm(&section) {
+                uncounted.extend(Uncounted::read(reader, &section, place));
+                uncounted.last().map(|uncounted| &uncounted.descriptor)
+            } else {
+                let Some(limit) = Limit::read(reader, &section, place, tiers) else { continue };
+                if !names.insert(limit.name.clone()) {
+                    let message = format!("two limits are called `{}`", limit.name);
+                    let fault = Fault::new(node.span.clone(), message);
+                    reader.fault(fault.help("a limit is known by its name: give each its own"));
+                }
+                limits.push(limit);
+                limits.last().and_then(|limit| limit.descriptor.as_ref())
+            };
+            if let Some(descriptor) = descriptor.filter(|descriptor| descriptor.place == place) {
+                let path: Vec<String> = descriptor.path().collect();
+                let message = format!("two descriptors of `{}` are `{}`", descriptor.domain, path.join(", "));
+                if !paths.insert((descriptor.domain.clone(), path)) {
+                    let fault = Fault::new(node.span.clone(), message);
+                    reader.fault(fault.help("key and value are compared as `key_value`: make it one limit"));
+                }
             }
-            limits.push(limit);
         }
-        limits
+        (limits, uncounted)
     }
 
     fn tenants(

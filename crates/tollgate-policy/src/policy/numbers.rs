@@ -19,7 +19,7 @@ use crate::yaml::Node;
 pub(crate) enum Algorithm {
     TokenBucket,
     LeakyBucket,
-    FixedWindow { align: Align },
+    FixedWindow { align: Align, counts_denied: bool },
     SlidingLog { exact_up_to: u64 },
     SlidingCounter { buckets: u32, mode: Mode },
     BurstCredits,
@@ -83,7 +83,7 @@ impl Algorithm {
             "leaky_bucket" => Self::LeakyBucket,
             "fixed_window" => {
                 let align = section.word(reader, "align").unwrap_or(0);
-                Self::FixedWindow { align: [Align::Epoch, Align::First][align] }
+                Self::FixedWindow { align: [Align::Epoch, Align::First][align], counts_denied: false }
             }
             "sliding_log" => Self::SlidingLog { exact_up_to: count("exact_up_to", EXACT_UP_TO)? },
             "sliding_counter" => {
@@ -123,7 +123,10 @@ impl Algorithm {
         Ok(match self {
             Self::TokenBucket => hold(TokenBucket::new(rate()?, numbers.burst()?)?, holding)?,
             Self::LeakyBucket => hold(LeakyBucket::new(rate()?, need("queue", numbers.queue)?)?, holding)?,
-            Self::FixedWindow { align } => FixedWindow::new(limit()?, window()?, align)?.into(),
+            Self::FixedWindow { align, counts_denied } => {
+                let rule = FixedWindow::new(limit()?, window()?, align)?;
+                if counts_denied { rule.counting_denied().into() } else { rule.into() }
+            }
             Self::SlidingLog { exact_up_to } if limit()? > exact_up_to => {
                 SlidingCounter::new(limit()?, window()?, STRICT_BUCKETS, Mode::Strict)?.into()
             }

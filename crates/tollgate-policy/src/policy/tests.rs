@@ -275,3 +275,41 @@ fn docs_describe_every_key() {
         );
     }
 }
+
+/// `no` is a tenant, and `n` a name.
+#[test]
+fn only_true_and_false_are_flags() {
+    let file =
+        "limits: [{ name: n, match: { tenant: no }, key: [y], fixed_window: { limit: 1, window: 1s } }]";
+    let policy = Policy::read(Path::new("tollgate.yaml"), file).expect("valid");
+    assert_eq!(
+        (policy.limits[0].name.as_str(), &policy.limits[0].key[0].0[..]),
+        ("n", &["y".to_owned()][..])
+    );
+}
+
+#[test]
+fn a_descriptor_stands_alone_and_once() {
+    let fault = |limit: &str| {
+        let file = format!("limits:\n  - {{ name: a, {limit} }}");
+        let faults = Policy::read(Path::new("tollgate.yaml"), &file).expect_err(limit);
+        faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>()
+    };
+    let of = "descriptor: { domain: d, entries: [{ key: k }] }";
+    let window = "fixed_window: { limit: 1, window: 1s }";
+    assert_eq!(fault(&format!("{of}, {window}, key: [user]")), ["`key` beside `descriptor`"]);
+    assert_eq!(fault(&format!("{of}, {window}, unlimited: true")), ["`unlimited` beside `descriptor`"]);
+    assert_eq!(fault(&format!("{of}, shadow: true")), ["`shadow` of a descriptor that nobody counts"]);
+    assert_eq!(
+        fault(&format!("descriptor: {{ domain: d, entries: [] }}, {window}")),
+        ["a descriptor without entries"]
+    );
+    assert_eq!(
+        fault(&format!("{of}, {window} }}\n  - {{ name: b, {of}")),
+        ["two descriptors of `d` are `k`"]
+    );
+    assert_eq!(
+        fault("key: [user], token_bucket: { rate: 1/s }, count_denied: true"),
+        ["a token_bucket cannot count denied requests"]
+    );
+}

@@ -224,7 +224,23 @@ impl Request<'_> {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn refund(&self, charged: Timestamp) -> u64 {
-        self.limiter.table.refund(&self.ask, charged, self.limiter.clock().now())
+        self.refund_at(charged, self.limiter.clock().now())
+    }
+
+    /// [`refund`](Self::refund) at a time that the caller read from the limiter's [`clock`](KeyedLimiter::clock).
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, Timestamp, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
+    /// let now = Timestamp::from_nanos(0);
+    /// let _ = limiter.ask("alice").cost(8).check_at(now);
+    /// assert_eq!(limiter.ask("alice").cost(3).refund_at(now, now), 3);
+    /// assert_eq!(limiter.ask("alice").peek_at(now).remaining, 5);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn refund_at(&self, charged: Timestamp, now: Timestamp) -> u64 {
+        self.limiter.table.refund(&self.ask, charged, now)
     }
 
     /// What remains of its key, and when that is as new. Charges nothing.

@@ -1,0 +1,81 @@
+//! Which limit applies to an Envoy descriptor: the lookup of envoyproxy/ratelimit, rule by rule.
+
+use std::collections::HashMap;
+
+use crate::policy::{Descriptor, Entry, Pattern, Policy};
+
+/// Every descriptor of a policy, by domain.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors(HashMap<String, Level>);
+
+/// What one entry of a descriptor may be.
+#[derive(Debug, Default)]
+struct Level {
+    nodes: HashMap<String, Node>, // by `key_value`, or by `key` alone
+    patterns: Vec<Pattern>,       // those of the nodes that have a star, as they stand in the file
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    leaf: Option<Leaf>,
+    next: Level,
+}
+
+/// What a descriptor comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaf {
+    /// The limit of this place.
+    Limit(u32),
+    /// Nobody counts it: of those, the one of this place.
+    Uncounted(u32),
+}
+
+impl Descriptors {
+    pub(super) fn new(policy: &Policy) -> Self {
+        let limits = (0..).zip(&policy.limits);
+        let limits = limits.filter_map(|(i, limit)| Some((limit.descriptor.as_ref()?, Leaf::Limit(i))));
+        let uncounted = (0..).zip(&policy.descriptors).map(|(i, of)| (&of.descriptor, Leaf::Uncounted(i)));
+        let mut all: Vec<(&Descriptor, Leaf)> = limits.chain(uncounted).collect();
+        all.sort_by_key(|(descriptor, _)| descriptor.place);
+        let mut domains: HashMap<String, Level> = HashMap::new();
+        for (descriptor, leaf) in all {
+            let level = domains.entry(descriptor.domain.clone()).or_default();
+            if let Some((last, before)) = descriptor.entries.split_last() {
+                let level = before.iter().fold(level, |level, entry| &mut level.node(entry).next);
+                level.node(last).leaf = Some(leaf);
+            }
+        }
+        Self(domains)
+    }
+
+    /// What a descriptor comes to. At each entry the exact value is looked for, then a pattern, then the key alone;
+    /// what was found is not given up for another, and only the last entry's counts.
+    pub(crate) fn find(&self, domain: &str, entries: &[(&str, &str)]) -> Option<Leaf> {
+        let (last, before) = entries.split_last()?;
+        let (mut level, mut joined) = (self.0.get(domain)?, String::new());
+        for entry in before {
+            level = &level.find(entry, &mut joined)?.next;
+        }
+        level.find(last, &mut joined)?.leaf
+    }
+}
+
+impl Level {
+    fn find(&self, (key, value): &(&str, &str), joined: &mut String) -> Option<&Node> {
+        joined.clear();
+        joined.extend([key, "_", value]);
+        let by_pattern = || {
+            let pattern = self.patterns.iter().find(|pattern| pattern.matches(joined))?;
+            self.nodes.get(&pattern.0)
+        };
+        self.nodes.get(joined.as_str()).or_else(by_pattern).or_else(|| self.nodes.get(*key))
+    }
+
+    fn node(&mut self, entry: &Entry) -> &mut Node {
+        let joined = entry.joined();
+        if let Some(pattern) = entry.pattern().filter(|_| !self.nodes.contains_key(&joined)) {
+            self.patterns.push(pattern);
+        }
+        self.nodes.entry(joined).or_default()
+    }
+}
