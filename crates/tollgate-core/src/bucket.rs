@@ -387,6 +387,11 @@ impl Bucket {
         clamp(taken.min(self.tolerance.into()).max(self.same_time(ahead, old)))
     }
 
+    /// How far ahead this bucket must reach to be empty when `old`, reaching `ahead`, would have been: no sooner.
+    pub(crate) fn same_reach(&self, ahead: u64, old: &Self) -> u64 {
+        clamp(self.same_time(ahead, old))
+    }
+
     /// As much time as `ticks` of `old`, rounded up.
     fn same_time(&self, ticks: u64, old: &Self) -> i128 {
         scale_up(ticks, self.interval.per_nano.get(), old.interval.per_nano.get())

@@ -33,6 +33,7 @@ use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status,
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     bucket: Bucket,
+    keeps_time: bool, // rather than tokens, when a key comes from other numbers
 }
 
 impl TokenBucket {
@@ -58,7 +59,34 @@ impl TokenBucket {
 
     /// [`new`](Self::new), with the burst called `what` in errors.
     pub(crate) fn named(rate: Rate, burst: u64, what: &'static str) -> Result<Self, RuleError> {
-        Ok(Self { bucket: Bucket::new(rate, burst, what)? })
+        Ok(Self { bucket: Bucket::new(rate, burst, what)?, keeps_time: false })
+    }
+
+    /// The same bucket, but a key that comes to it from other numbers ([`convert`](Algorithm::convert)) keeps its
+    /// arrival time, the moment it is full again, instead of its tokens. That is what redis-cell does, whose callers
+    /// send the numbers with every request.
+    ///
+    /// Where those who are asked under several numbers in turn should gain nothing by it, do not use this: under a
+    /// larger burst, or a shorter interval, the same arrival time leaves more tokens.
+    ///
+    /// The time is rounded up to the pieces of a nanosecond in which this bucket counts. More of it than they reach,
+    /// which is 3 years at the most awkward rates, is cut off.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let (second, now) = (Rate::per_second(1)?, Timestamp::from_nanos(0));
+    /// let (small, large) = (TokenBucket::new(second, 5)?, TokenBucket::new(second, 50)?);
+    /// let mut key = Tat::default();
+    /// assert_eq!(small.decide(&mut key, 5, now).status.remaining, 0); // full again in 5 seconds
+    /// let large = large.keeping_arrival_time();
+    /// large.convert(&small, &mut key, now);
+    /// assert_eq!(large.status(&key, now).remaining, 45); // which are 5 tokens of 50
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    #[must_use]
+    pub const fn keeping_arrival_time(self) -> Self {
+        Self { keeps_time: true, ..self }
     }
 
     /// Gives the key as many tokens as it had under `old`, at most the burst. See [`Bucket::same_tokens`].
@@ -120,10 +148,14 @@ impl Algorithm for TokenBucket {
         self.bucket.decide(tat, cost, now, |ahead| self.admit(ahead, cost, 0))
     }
 
-    /// The tokens stay, at most the new burst of them.
+    /// The tokens stay, at most the new burst of them; or the arrival time does
+    /// ([`keeping_arrival_time`](Self::keeping_arrival_time)).
     fn convert(&self, old: &Self, tat: &mut Tat, now: Timestamp) {
         if old.is_unused(tat, now) {
             *tat = Tat::default();
+        } else if self.keeps_time {
+            let ahead = old.bucket.ahead(*tat, now);
+            self.bucket.reach(tat, self.bucket.same_reach(ahead, &old.bucket), now);
         } else {
             self.keep_tokens(old, tat, now, 0, 0);
         }

@@ -66,6 +66,45 @@ fn token_bucket_equals_its_oracle() {
 }
 
 #[test]
+fn token_bucket_that_keeps_its_arrival_time_equals_its_oracle() {
+    let mut random = Random::new(1);
+    let mut changes = 0;
+    for seed in 0..RUNS * crate::effort() {
+        // Three sets of numbers, of which any request may bring any; as far as all of them can reach.
+        let all: Vec<_> = (0..3).map(|i| numbers(3 * seed + i)).collect();
+        let all: Vec<(Kept, u64)> = all
+            .into_iter()
+            .map(|(kept, burst, _)| (kept, burst.min((YEAR * kept.tokens / kept.period).max(1))))
+            .collect();
+        let rule = |place: usize| {
+            let (kept, burst) = all[place];
+            TokenBucket::new(kept.rate, burst).unwrap().keeping_arrival_time()
+        };
+        let (first, burst) = &all[0];
+        let mut oracle = oracle::TokenBucket::new(first.tokens, first.period, *burst);
+        let (mut state, mut current) = (Tat::default(), 0);
+        for step in trace(seed, first, *burst).take(STEPS).take_while(|step| step.now < YEAR) {
+            let now = Timestamp::from_nanos(step.now);
+            let next = random.between(0, 2) as usize;
+            if next != current {
+                rule(next).convert(&rule(current), &mut state, now);
+                let (kept, burst) = all[next];
+                oracle.change_keeping_time(step.now, kept.tokens, kept.period, burst);
+                (current, changes) = (next, changes + 1);
+            }
+            let decision = answer(rule(current).decide(&mut state, step.cost, now));
+            assert_eq!(
+                decision,
+                oracle.ask(step.now, step.cost),
+                "seed {seed}: {step:?}, {:?}",
+                all[current]
+            );
+        }
+    }
+    assert!(changes > 100_000, "{changes}");
+}
+
+#[test]
 fn leaky_bucket_equals_its_oracle() {
     compare(RUNS, |seed| {
         let (kept, capacity, _) = numbers(seed);

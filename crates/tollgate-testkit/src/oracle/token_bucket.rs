@@ -77,6 +77,16 @@ impl TokenBucket {
         reported(up(given, self.period))
     }
 
+    /// Goes on with other numbers, and is full again when it would have been: no sooner.
+    pub fn change_keeping_time(&mut self, now: u64, tokens: u64, period: u64, burst: u64) {
+        let missing = self.full() - self.level_at(now);
+        let missing = up(missing * i128::from(tokens), self.tokens);
+        *self = Self::new(tokens, period, burst);
+        if missing > 0 {
+            (self.level, self.at) = (self.full() - missing, now);
+        }
+    }
+
     fn decide(&self, now: u64, cost: u64) -> Result<u64, Retry> {
         if cost == 0 {
             return Ok(0);

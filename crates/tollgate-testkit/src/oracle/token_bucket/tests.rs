@@ -266,3 +266,16 @@ fn a_refund_moves_nobody_who_waits() {
     // It has been let go: a clock that steps back does not find it waiting.
     assert_eq!(bucket.ask(100 * MS, 1), held(300 * MS, 0, 700 * MS));
 }
+
+#[test]
+fn other_numbers_may_keep_the_time_until_it_is_full() {
+    let mut bucket = drained(1, S, 5, 0);
+    bucket.change_keeping_time(0, 1, S, 50);
+    assert_eq!(bucket.ask(0, 0), allow(45, 5 * S));
+    bucket.change_keeping_time(2 * S, 1, S, 2); // reaches further ahead than two tokens take
+    assert_eq!(bucket.ask(2 * S, 1), deny(2 * S, 0, 3 * S));
+    bucket.change_keeping_time(2 * S, 3, S, 9);
+    assert_eq!(bucket.ask(2 * S, 0), allow(0, 3 * S));
+    bucket.change_keeping_time(5 * S, 1, S, 7);
+    assert_eq!(bucket.ask(5 * S, 0), allow(7, 0));
+}
