@@ -21,7 +21,7 @@ use tollgate::{Clock, KeyedLimiter, Permit, Rate, Stats, Status, Timestamp, Toke
 
 use self::in_force::{InForce, Standing};
 use self::pressure::Pressure;
-use self::throttle::Throttle;
+use self::throttle::{Sent, Throttle};
 use crate::policy::{Policy, Store};
 
 pub use self::explain::{Explained, Explanation};
@@ -208,7 +208,7 @@ impl Engine {
         cost: u64,
         now: Timestamp,
     ) -> Result<Throttled, ThrottleError> {
-        self.throttle.check(key, algorithm, numbers, cost, now)
+        self.throttle.check(&Sent { key, algorithm, numbers, cost }, now)
     }
 
     /// Puts another policy in force. Limits are known by their names: changed numbers convert each key by its tokens, and

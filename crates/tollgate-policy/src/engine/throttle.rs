@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
@@ -30,7 +31,16 @@ pub enum ThrottleError {
     TooManyRules,
 }
 
-/// So many rules are remembered with the text they came in. Those not used for longest make room.
+/// A request with the rule it is to be decided by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent<'a> {
+    pub(super) key: &'a str,
+    pub(super) algorithm: &'a str,
+    pub(super) numbers: &'a str, // as a JSON object
+    pub(super) cost: u64,
+}
+
+/// So many rules are remembered with what they were asked for by. Those not used for longest make room.
 const MOST_RULES: usize = 4096;
 
 /// A rule in a longer text is not one.
@@ -40,20 +50,7 @@ const LONGEST_TEXT: usize = 1024;
 /// in turn is not forgotten by either.
 pub(super) struct Throttle {
     limiter: KeyedLimiter,
-    rules: RwLock<HashMap<&'static str, Rules>>, // by algorithm
-}
-
-/// The rules of one algorithm, by the text they came in.
-struct Rules {
-    limiter: KeyedLimiter,
-    known: HashMap<Box<str>, Known>,
-    spare: Vec<Tier>,
-}
-
-struct Known {
-    tier: Tier,
-    rule: Rule,
-    used: AtomicU64, // when, last
+    rules: RwLock<HashMap<&'static str, Rules<Box<str>>>>, // by algorithm, then by the text they came in
 }
 
 impl Throttle {
@@ -66,41 +63,27 @@ impl Throttle {
         &self.limiter
     }
 
-    /// Decides by a rule of an algorithm whose numbers are written in JSON.
-    pub(super) fn check(
-        &self,
-        key: &str,
-        algorithm: &str,
-        numbers: &str,
-        cost: u64,
-        now: Timestamp,
-    ) -> Result<Throttled, ThrottleError> {
-        if let Some(throttled) = self.check_known(key, algorithm, numbers, cost, now) {
+    /// Decides by the rule that was sent.
+    pub(super) fn check(&self, sent: &Sent<'_>, now: Timestamp) -> Result<Throttled, ThrottleError> {
+        if let Some(throttled) = self.check_known(sent, now) {
             return Ok(throttled);
         }
-        if numbers.len() > LONGEST_TEXT {
-            let message = format!("a rule of {} bytes: {LONGEST_TEXT} are the most", numbers.len());
+        if sent.numbers.len() > LONGEST_TEXT {
+            let message = format!("a rule of {} bytes: {LONGEST_TEXT} are the most", sent.numbers.len());
             return Err(ThrottleError::Rule(message));
         }
-        let (algorithm, rule) = sent_rule(algorithm, numbers).map_err(ThrottleError::Rule)?;
-        self.add(algorithm, numbers, rule, now)?;
+        let (algorithm, rule) = sent_rule(sent.algorithm, sent.numbers).map_err(ThrottleError::Rule)?;
+        self.add(algorithm, sent.numbers, rule, now)?;
         // Somebody else may have taken its place since; that has to be done four thousand times in between.
-        self.check_known(key, algorithm, numbers, cost, now).ok_or(ThrottleError::TooManyRules)
+        self.check_known(sent, now).ok_or(ThrottleError::TooManyRules)
     }
 
-    fn check_known(
-        &self,
-        key: &str,
-        algorithm: &str,
-        numbers: &str,
-        cost: u64,
-        now: Timestamp,
-    ) -> Option<Throttled> {
+    fn check_known(&self, sent: &Sent<'_>, now: Timestamp) -> Option<Throttled> {
         let rules = self.rules.read();
-        let rules = rules.get(algorithm)?;
-        let known = rules.known.get(numbers)?;
-        known.used.store(now.as_nanos(), Ordering::Relaxed);
-        let decision = rules.limiter.ask(key).tier(known.tier).cost(cost).check_at(now);
+        let rules = rules.get(sent.algorithm)?;
+        let known = rules.known.get(sent.numbers)?;
+        known.use_at(now);
+        let decision = rules.limiter.ask(sent.key).tier(known.tier).cost(sent.cost).check_at(now);
         Some(Throttled { decision, rule: known.rule })
     }
 
@@ -111,36 +94,60 @@ impl Throttle {
         rule: Rule,
         now: Timestamp,
     ) -> Result<(), ThrottleError> {
-        let full = |_| ThrottleError::TooManyRules;
         let mut all = self.rules.write();
         if !all.contains_key(algorithm) {
-            let limiter = self.limiter.another(rule).map_err(full)?;
-            all.insert(algorithm, Rules { limiter, known: HashMap::new(), spare: Vec::new() });
+            let limiter = self.limiter.another(rule).map_err(|_| ThrottleError::TooManyRules)?;
+            all.insert(algorithm, Rules::new(limiter));
         }
-        let rules = all.get_mut(algorithm).expect("just inserted");
-        if rules.known.contains_key(numbers) {
-            return Ok(());
-        }
-        if rules.known.len() >= MOST_RULES {
-            rules.forget_some();
-        }
-        let tier = match rules.spare.pop() {
-            None => rules.limiter.add_tier(rule).map_err(full)?,
-            Some(tier) => match rules.limiter.set_tier(tier, rule) {
-                Ok(()) => tier,
-                Err(too_many) => {
-                    rules.spare.push(tier);
-                    return Err(full(too_many));
-                }
-            },
-        };
-        let used = AtomicU64::new(now.as_nanos());
-        rules.known.insert(numbers.into(), Known { tier, rule, used });
-        Ok(())
+        all.get_mut(algorithm).expect("just inserted").add(numbers.into(), rule, now)
     }
 }
 
-impl Rules {
+/// The rules of one limiter, by what they are asked for by.
+pub(super) struct Rules<N> {
+    pub(super) limiter: KeyedLimiter,
+    pub(super) known: HashMap<N, Known>,
+    spare: Vec<Tier>,
+}
+
+pub(super) struct Known {
+    pub(super) tier: Tier,
+    rule: Rule,
+    used: AtomicU64, // when, last
+}
+
+impl Known {
+    /// Notes that it is in use.
+    pub(super) fn use_at(&self, now: Timestamp) {
+        self.used.store(now.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+impl<N: Eq + Hash> Rules<N> {
+    pub(super) fn new(limiter: KeyedLimiter) -> Self {
+        Self { limiter, known: HashMap::new(), spare: Vec::new() }
+    }
+
+    /// Remembers a rule, unless it is known.
+    pub(super) fn add(&mut self, numbers: N, rule: Rule, now: Timestamp) -> Result<(), ThrottleError> {
+        if self.known.contains_key(&numbers) {
+            return Ok(());
+        }
+        if self.known.len() >= MOST_RULES {
+            self.forget_some();
+        }
+        let tier = match self.spare.pop() {
+            None => self.limiter.add_tier(rule),
+            Some(tier) => {
+                self.limiter.set_tier(tier, rule).map(|()| tier).inspect_err(|_| self.spare.push(tier))
+            }
+        };
+        let tier = tier.map_err(|_| ThrottleError::TooManyRules)?;
+        let used = AtomicU64::new(now.as_nanos());
+        self.known.insert(numbers, Known { tier, rule, used });
+        Ok(())
+    }
+
     /// Forgets an eighth of the rules, those not used for longest. Their keys stay, and are carried over to whichever
     /// rule they are asked under next.
     fn forget_some(&mut self) {
