@@ -17,9 +17,9 @@ mod schema;
 mod yaml;
 
 pub use engine::{
-    Answer, Described, Engine, EngineError, Explained, Explanation, Hits, Key, KeyStatus, LimitVerdict, Plan,
-    PlanTogether, PolicyInForce, Reason, Request, TenantError, ThrottleError, Throttled, Together,
-    TooManyLimits, Verdict,
+    Answer, CellNumbers, CellRequest, Described, Engine, EngineError, Explained, Explanation, Hits, Key,
+    KeyStatus, LimitVerdict, Plan, PlanTogether, PolicyInForce, Reason, Request, TenantError, ThrottleError,
+    Throttled, Together, TooManyLimits, Verdict,
 };
 pub use fault::{Fault, Faults};
 pub use headers::headers;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate_policy::{Engine, Policy, Request};
+use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy, Request};
 use tollgate_testkit::Counting;
 
 #[global_allocator]
@@ -37,5 +37,28 @@ limits:\n{}  - {{ name: watched, shadow: true, key: [user], token_bucket: {{ rat
     for _ in 0..100 {
         assert!(check());
     }
+    assert_eq!(Counting::allocations() - before, 0);
+}
+
+/// Rules that come as whole numbers need none either, once they are known, nor do keys that are in the table.
+#[test]
+fn cells_need_no_allocation() {
+    let engine = Engine::new(Policy::default()).unwrap();
+    let requests: Vec<_> = (0..40)
+        .map(|i| {
+            let numbers = CellNumbers { max_burst: 1000 + i % 3, count: 1000, period: 1 };
+            CellRequest { key: [b"alice", b"bobby"][i as usize % 2], numbers, quantity: 1 }
+        })
+        .collect();
+    let check = || {
+        let mut allowed = 0;
+        engine.throttle_cells(&requests, engine.clock().now(), |decision| {
+            allowed += usize::from(decision.unwrap().is_allowed());
+        });
+        assert_eq!(allowed, requests.len());
+    };
+    check();
+    let before = Counting::allocations();
+    (0..10).for_each(|_| check());
     assert_eq!(Counting::allocations() - before, 0);
 }

@@ -1,6 +1,7 @@
 //! Decides requests by a policy: attributes, plan, verdict.
 
 mod attributes;
+mod cells;
 mod conditions;
 mod descriptors;
 mod explain;
@@ -17,13 +18,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Mutex, RwLock};
-use tollgate::{Clock, KeyedLimiter, Permit, Rate, Stats, Status, Timestamp, TokenBucket, TooManyRules};
+use tollgate::{
+    Clock, Decision, KeyedLimiter, Permit, Rate, Stats, Status, Timestamp, TokenBucket, TooManyRules,
+};
 
+use self::cells::Cells;
 use self::in_force::{InForce, Standing};
 use self::pressure::Pressure;
 use self::throttle::{Sent, Throttle};
 use crate::policy::{Policy, Store};
 
+pub use self::cells::{CellNumbers, CellRequest};
 pub use self::explain::{Explained, Explanation};
 pub use self::plan::Plan;
 pub use self::throttle::{ThrottleError, Throttled};
@@ -49,6 +54,7 @@ pub struct Engine {
     changing: Mutex<HashMap<String, usize>>, // one change at a time; the numbers of limits by name
     limiter: KeyedLimiter,                   // any of the policy's table
     throttle: Throttle,
+    cells: Cells,                          // in the table of throttle
     live: RwLock<HashMap<String, String>>, // tiers of tenants, as they were told at run time
     has_live: AtomicBool,                  // whether there ever was one
     pressure: Pressure,
@@ -159,6 +165,7 @@ impl Engine {
         };
         // Rules that callers send have a table of their own: however many they are, the policy's have their numbers.
         let (limiter, throttle) = (table(), Throttle::new(table()));
+        let cells = Cells::new(throttle.limiter().another(rule)?);
         let mut numbers = HashMap::new();
         let pressure = Pressure::new(policy.adaptive_rates);
         let in_force = InForce::new(policy, None, &limiter, &mut numbers)?;
@@ -167,6 +174,7 @@ impl Engine {
             changing: Mutex::new(numbers),
             limiter,
             throttle,
+            cells,
             live: RwLock::default(),
             has_live: AtomicBool::new(false),
             pressure,
@@ -209,6 +217,36 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Throttled, ThrottleError> {
         self.throttle.check(&Sent { key, algorithm, numbers, cost }, now)
+    }
+
+    /// Decides requests by rules that come with them as whole numbers, each on its own and in order, and tells `each` what
+    /// was decided. Their keys are fetched from memory side by side; nothing is allocated but for a rule that is new.
+    ///
+    /// An error means that the rule makes no sense, or that too many different ones are in use.
+    ///
+    /// ```
+    /// use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy};
+    ///
+    /// let engine = Engine::new(Policy::default())?;
+    /// let numbers = CellNumbers { max_burst: 1, count: 30, period: 60 };
+    /// let request = CellRequest { key: b"alice", numbers, quantity: 1 };
+    /// let mut allowed = Vec::new();
+    /// engine.throttle_cells(&[request; 3], engine.clock().now(), |decision| allowed.push(decision.unwrap().is_allowed()));
+    /// assert_eq!(allowed, [true, true, false]);
+    /// # Ok::<(), tollgate_policy::EngineError>(())
+    /// ```
+    pub fn throttle_cells(
+        &self,
+        requests: &[CellRequest<'_>],
+        now: Timestamp,
+        each: impl FnMut(Result<Decision, ThrottleError>),
+    ) {
+        self.cells.check_each(requests, now, each);
+    }
+
+    /// Forgets a key of [`throttle_cells`](Self::throttle_cells): whether it was remembered.
+    pub fn reset_cell(&self, key: &[u8]) -> bool {
+        self.cells.reset(key)
     }
 
     /// Puts another policy in force. Limits are known by their names: changed numbers convert each key by its tokens, and
