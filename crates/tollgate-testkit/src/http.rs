@@ -36,10 +36,18 @@ impl Http {
     ///
     /// When nobody listens.
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+        Self::over(TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}")))
+    }
+
+    /// Speaks over a connection that is there.
+    ///
+    /// # Panics
+    ///
+    /// When it is no longer.
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a socket");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
-        Self { address, stream: BufReader::new(stream) }
+        Self { address: stream.peer_addr().expect("it is connected"), stream: BufReader::new(stream) }
     }
 
     /// Sends a request and waits for the answer.
