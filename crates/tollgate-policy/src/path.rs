@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use percent_encoding::percent_decode_str;
+
 /// The path of a request target, decoded and without detours: the query and the parameters of segments (`;v=1`) are cut off,
 /// escapes are resolved, slashes merged, `.` and `..` followed. A slash at the end stays.
 ///
@@ -40,24 +42,8 @@ pub fn normal_path(target: &str) -> Cow<'_, str> {
 
 /// Resolves escapes, also of slashes, which separate for most applications once they are resolved. What is no escape, or no
 /// text, stays as it is.
-fn decode(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
-        return Cow::Borrowed(path);
-    }
-    let bytes = path.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let escape = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        let byte = escape
-            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        match byte {
-            Some(byte) => decoded.push(byte),
-            None => decoded.push(bytes[at]),
-        }
-        at += if byte.is_some() { 3 } else { 1 };
-    }
+fn decode(path: &str) -> String {
+    let decoded: Cow<'_, [u8]> = percent_decode_str(path).into();
     let mut text = String::with_capacity(decoded.len());
     for chunk in decoded.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -65,7 +51,7 @@ fn decode(path: &str) -> Cow<'_, str> {
             let _ = write!(text, "%{byte:02X}");
         }
     }
-    Cow::Owned(text)
+    text
 }
 
 #[cfg(test)]

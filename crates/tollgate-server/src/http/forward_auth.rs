@@ -10,8 +10,8 @@ use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
 use tollgate_policy::{PROBLEM_JSON, Request as Asked, headers, problem};
 
-use super::keys::query_pairs;
 use super::problem::Problem;
+use super::query::query_pairs;
 use super::{Answer, Ends};
 use crate::client::Original;
 use crate::metrics::Protocol;

@@ -6,8 +6,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::keys::query_pairs;
 use super::problem::Problem;
+use super::query::query_pairs;
 use super::{Answer, reply};
 use crate::hot_keys::Hottest;
 use crate::service::Service;

@@ -9,6 +9,7 @@ use serde_json::json;
 use tollgate_policy::{Policy, Seconds};
 
 use super::problem::Problem;
+use super::query::query_pairs;
 use super::{Answer, reply, require_admin};
 use crate::service::Service;
 
@@ -72,38 +73,4 @@ fn pairs(attributes: &[(String, String)]) -> Vec<(&str, &str)> {
 
 fn unknown(limit: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is no limit `{limit}`: GET /v1/limits lists them"))
-}
-
-/// The names and values of a query, unescaped.
-pub(super) fn query_pairs(query: Option<&str>) -> Result<Vec<(String, String)>, Problem> {
-    let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty());
-    parts
-        .map(|part| {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            Ok((unescaped(name)?, unescaped(value)?))
-        })
-        .collect()
-}
-
-fn unescaped(text: &str) -> Result<String, Problem> {
-    let refused =
-        || Problem::bad_request(format!("`{text}` in the query is not UTF-8 text in percent escapes"));
-    let bytes = text.as_bytes();
-    let (mut unescaped, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while at < bytes.len() {
-        let byte = match bytes[at] {
-            b'+' => b' ',
-            b'%' => {
-                let digits =
-                    bytes.get(at + 1..at + 3).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-                let digits = std::str::from_utf8(digits.ok_or_else(refused)?).map_err(|_| refused())?;
-                at += 2;
-                u8::from_str_radix(digits, 16).map_err(|_| refused())?
-            }
-            byte => byte,
-        };
-        unescaped.push(byte);
-        at += 1;
-    }
-    String::from_utf8(unescaped).map_err(|_| refused())
 }

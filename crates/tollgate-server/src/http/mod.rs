@@ -12,6 +12,7 @@ mod metrics;
 mod permits;
 mod pressure;
 mod problem;
+mod query;
 mod reload;
 mod server;
 mod tenants;
