@@ -6,7 +6,8 @@
 //! counted which is one over the number of counters; and every key above that part is in it.
 //!
 //! What was hot yesterday is of little use: two sketches take turns, so that what is told covers the last five to ten
-//! minutes.
+//! minutes, and nothing older. A key that only one of them has may have been counted in the other too, before it lost its
+//! counter there: by as much as the smallest that is left, which is added.
 
 use std::collections::HashMap;
 
@@ -65,12 +66,7 @@ impl HotKeys {
     /// Counts a request to a key, whose hash is its own. The key is looked at only where it has to be remembered.
     pub(crate) fn count<'k>(&self, hash: u64, key: impl Fn() -> Key<'k>, is_denied: bool, now: Timestamp) {
         let mut turns = self.0.lock();
-        if now.since(turns.began) >= TURN {
-            let turns = &mut *turns;
-            std::mem::swap(&mut turns.now, &mut turns.before);
-            turns.now = Both::default();
-            turns.began = now;
-        }
+        turns.turn(now);
         turns.now.hits.count(hash, &key);
         if is_denied {
             turns.now.denials.count(hash, &key);
@@ -78,10 +74,26 @@ impl HotKeys {
     }
 
     /// The keys asked for most, and those denied most.
-    pub(crate) fn hottest(&self, most: usize) -> (Hottest, Hottest) {
-        let turns = self.0.lock();
+    pub(crate) fn hottest(&self, most: usize, now: Timestamp) -> (Hottest, Hottest) {
+        let mut turns = self.0.lock();
+        turns.turn(now);
         let merged = |of: fn(&Both) -> &Sketch| Sketch::merged([of(&turns.now), of(&turns.before)], most);
         (merged(|both| &both.hits), merged(|both| &both.denials))
+    }
+}
+
+impl Turns {
+    /// Begins another turn when it is time for one. Turns are equally long, however late somebody comes to begin one.
+    fn turn(&mut self, now: Timestamp) {
+        let since = now.since(self.began);
+        if since < TURN {
+            return;
+        }
+        let passed = since.get() / TURN.get();
+        let last = std::mem::take(&mut self.now);
+        // After two, what was counted in the last is too old as well.
+        self.before = if passed == 1 { last } else { Both::default() };
+        self.began = self.began.after(Nanos::new(passed * TURN.get()));
     }
 }
 
@@ -202,18 +214,26 @@ impl Sketch {
         if self.counts.len() < COUNTERS { 0 } else { self.counts.iter().copied().min().unwrap_or(0) }
     }
 
+    /// The count of a hash, and by how much it may be too high.
+    fn counted(&self, hash: u64) -> (u64, u64) {
+        match self.places[self.place(hash)] {
+            EMPTY => (self.floor(), self.floor()),
+            counter => (self.counts[usize::from(counter)], self.keys[usize::from(counter)].error),
+        }
+    }
+
     fn merged(sketches: [&Self; 2], most: usize) -> Hottest {
         let mut merged: HashMap<u64, HotKey> = HashMap::new();
-        for sketch in sketches {
-            for (counted, count) in sketch.keys.iter().zip(&sketch.counts) {
-                let hot = merged.entry(counted.hash).or_insert_with(|| HotKey {
-                    key: counted.name.split(SEPARATOR).map(str::to_owned).collect(),
-                    count: 0,
-                    error: 0,
-                });
-                hot.count += count;
-                hot.error += counted.error;
-            }
+        for known in sketches.iter().flat_map(|sketch| &sketch.keys) {
+            merged.entry(known.hash).or_insert_with(|| {
+                let [(count, error), (other_count, other_error)] =
+                    sketches.map(|sketch| sketch.counted(known.hash));
+                HotKey {
+                    key: known.name.split(SEPARATOR).map(str::to_owned).collect(),
+                    count: count + other_count,
+                    error: error + other_error,
+                }
+            });
         }
         let mut keys: Vec<HotKey> = merged.into_values().collect();
         keys.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
@@ -250,66 +270,88 @@ mod tests {
         key.wrapping_mul(0x9e37_79b9_7f4a_7c15) // distinct, as hashes of distinct keys are
     }
 
-    fn count(hot: &HotKeys, key: u64, is_denied: bool) {
+    fn count(hot: &HotKeys, key: u64, is_denied: bool, now: Timestamp) {
         let name = key.to_string();
-        hot.count(hash(key), || [name.as_str()].into_iter().collect(), is_denied, Timestamp::default());
+        hot.count(hash(key), || [name.as_str()].into_iter().collect(), is_denied, now);
+    }
+
+    const fn minute(minute: u64) -> Timestamp {
+        Timestamp::from_nanos(minute * 60_000_000_000)
     }
 
     #[test]
     fn few_keys_are_counted_exactly() {
         let hot = HotKeys::default();
         for key in 1..=100 {
-            (0..key).for_each(|time| count(&hot, key, time == 0));
+            (0..key).for_each(|time| count(&hot, key, time == 0, minute(0)));
         }
-        let (hits, denials) = hot.hottest(3);
+        let (hits, denials) = hot.hottest(3, minute(0));
         let told: Vec<_> = hits.keys.iter().map(|hot| (hot.key[0].as_str(), hot.count, hot.error)).collect();
         assert_eq!(told, [("100", 100, 0), ("99", 99, 0), ("98", 98, 0)]);
         assert_eq!((hits.total, hits.error_bound, denials.total), (5050, 0, 100));
     }
 
-    /// Against exact counts, on a stream where few keys are hot and very many are not.
+    /// Against exact counts, on a stream where few keys are hot and very many are not; within a turn, and over two, where
+    /// others are hot in the second.
     #[test]
     fn no_count_is_too_low_and_none_too_high_by_more_than_is_said() {
-        let (hot, mut exact) = (HotKeys::default(), HashMap::<u64, u64>::new());
-        let mut random = tollgate_testkit::Random::new(7);
-        for step in 0..200_000_u64 {
-            // A third goes to ten keys, one twice as often as the next; the rest to a hundred thousand.
-            let key = if step.is_multiple_of(3) {
-                u64::from(random.bits().leading_zeros().min(9))
-            } else {
-                10 + random.below(100_000)
-            };
-            *exact.entry(key).or_default() += 1;
-            count(&hot, key, false);
+        for turns in [1, 2] {
+            let (hot, mut exact) = (HotKeys::default(), HashMap::<u64, u64>::new());
+            let mut random = tollgate_testkit::Random::new(7);
+            for step in 0..200_000_u64 {
+                let turn = step * turns / 200_000;
+                // A third goes to ten keys, one twice as often as the next; the rest to a hundred thousand.
+                let key = if step.is_multiple_of(3) {
+                    u64::from(random.bits().leading_zeros().min(9)) + 5 * turn
+                } else {
+                    15 + random.below(100_000)
+                };
+                *exact.entry(key).or_default() += 1;
+                count(&hot, key, false, minute(5 * turn));
+            }
+            let (hits, _) = hot.hottest(2 * COUNTERS, minute(5 * (turns - 1)));
+            assert!(hits.keys.len() >= COUNTERS);
+            assert_eq!(hits.total, 200_000);
+            assert!(
+                hits.error_bound <= hits.total / COUNTERS as u64,
+                "{} of {}",
+                hits.error_bound,
+                hits.total
+            );
+            for hot in &hits.keys {
+                let exact = exact[&hot.key[0].parse().unwrap()];
+                assert!(hot.count >= exact && hot.count - hot.error <= exact, "{hot:?} is {exact}");
+                assert!(hot.error <= hits.error_bound);
+            }
+            for (key, count) in exact.iter().filter(|(_, count)| **count > hits.error_bound) {
+                assert!(hits.keys.iter().any(|hot| hot.key[0] == key.to_string()), "{key} with {count}");
+            }
+            assert_eq!(hits.keys[0].key, [["0", "5"][turns as usize - 1]]);
         }
-        let (hits, _) = hot.hottest(COUNTERS);
-        assert_eq!(hits.keys.len(), COUNTERS);
-        assert!(hits.error_bound <= hits.total / COUNTERS as u64, "{} of {}", hits.error_bound, hits.total);
-        for hot in &hits.keys {
-            let exact = exact[&hot.key[0].parse().unwrap()];
-            assert!(hot.count >= exact && hot.count - hot.error <= exact, "{hot:?} is {exact}");
-            assert!(hot.error <= hits.error_bound);
-        }
-        for (key, count) in exact.iter().filter(|(_, count)| **count > hits.error_bound) {
-            assert!(hits.keys.iter().any(|hot| hot.key[0] == key.to_string()), "{key} with {count}");
-        }
-        assert_eq!(hits.keys[0].key, ["0"]);
     }
 
     #[test]
-    fn what_was_hot_long_ago_is_forgotten() {
-        let hot = HotKeys::default();
-        let at = |minute: u64| Timestamp::from_nanos(minute * 60_000_000_000);
-        let count_at = |hot: &HotKeys, key, name: &'static str, now| {
-            hot.count(hash(key), || [name].into_iter().collect(), false, now);
+    fn what_was_hot_more_than_ten_minutes_ago_is_forgotten() {
+        let told = |hot: &HotKeys, now| {
+            hot.hottest(9, now).0.keys.into_iter().map(|hot| hot.key.concat()).collect::<Vec<_>>()
         };
-        count_at(&hot, 1, "old", at(0));
-        count_at(&hot, 2, "newer", at(6));
-        let told =
-            |hot: &HotKeys| hot.hottest(9).0.keys.into_iter().map(|hot| hot.key.concat()).collect::<Vec<_>>();
-        assert_eq!(told(&hot), ["newer", "old"]);
-        count_at(&hot, 3, "newest", at(12));
-        assert_eq!(told(&hot), ["newer", "newest"]);
+        let hot = HotKeys::default();
+        count(&hot, 1, false, minute(0));
+        count(&hot, 2, false, minute(6));
+        assert_eq!(told(&hot, minute(6)), ["1", "2"]);
+        count(&hot, 3, false, minute(12));
+        assert_eq!(told(&hot, minute(12)), ["2", "3"]);
+        // Though nobody comes.
+        assert_eq!(told(&hot, minute(14)), ["2", "3"]);
+        assert_eq!(told(&hot, minute(15)), ["3"]);
+        assert!(told(&hot, minute(20)).is_empty());
+        // And though the next comes late: what it finds may be as old as the turn before.
+        count(&hot, 4, false, minute(20));
+        count(&hot, 5, false, minute(29));
+        assert_eq!(told(&hot, minute(29)), ["4", "5"]);
+        assert_eq!(told(&hot, minute(30)), ["5"]);
+        count(&hot, 6, false, minute(100));
+        assert_eq!(told(&hot, minute(100)), ["6"]);
     }
 
     #[test]

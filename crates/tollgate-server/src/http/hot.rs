@@ -22,13 +22,13 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, RawQuery(query):
         [(name, value)] if name == "limit" => Some(value),
         _ => return Err(Problem::bad_request("the query takes `limit`, once, and nothing else")),
     };
-    let policy = service.engine.policy();
+    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
     let mut limits = Map::new();
     for (number, name) in
         policy.limit_numbers().filter(|(_, name)| wanted.is_none_or(|wanted| wanted == name))
     {
         let Some(metrics) = service.metrics.limit(number) else { continue };
-        let (hits, denials) = metrics.hot_keys.hottest(MOST);
+        let (hits, denials) = metrics.hot_keys.hottest(MOST, now);
         limits.insert(name.to_owned(), json!({ "hits": told(&hits), "denials": told(&denials) }));
     }
     match wanted {
