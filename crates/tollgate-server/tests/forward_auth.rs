@@ -97,6 +97,7 @@ fn a_path_meets_the_same_limits_however_it_is_written() {
         "/api/trips;a=b/../trips",
         "/api%2Ftrips",
         "/api/trips;a=b",
+        "/api/;/trips",
         "///api/trips",
     ] {
         assert_eq!(met(&mut client, "GET", &[("X-Forwarded-Uri", path)]), ["trips"], "{path}");
@@ -206,6 +207,57 @@ fn a_body_is_nobodys_concern_and_breaks_nothing_that_follows() {
             client.0.send("POST", "/v1/forward-auth", &[("x-forwarded-uri", "/key")], &"x".repeat(size));
         assert_eq!((answer.status, client.get("/livez").status), (204, 200), "{size} bytes");
     }
+}
+
+/// nginx passes on in `$request_uri` what the client wrote, byte by byte.
+#[test]
+fn bytes_that_are_no_text_do_not_hide_the_path() {
+    let service = start(TRUSTED);
+    let mut client = service.connect();
+    let uris = ["/api/trips", "/api/trips?\u{e9}", "/x%ff/../%61pi/trips", "/x\u{e9}/../api/trips"];
+    for header in ["x-forwarded-uri", "x-original-uri"] {
+        for uri in uris {
+            assert_eq!(met(&mut client, "GET", &[(header, uri)]), ["trips"], "{header}: {uri}");
+        }
+    }
+}
+
+/// An element that cannot be read ends the walk at the one to its right: it does not make the whole line disappear.
+#[test]
+fn bytes_that_are_no_text_do_not_hide_the_clients_address() {
+    let service = start(TRUSTED);
+    let mut client = service.connect();
+    let headers = [("x-forwarded-for", "\u{e9}, 203.0.113.7")];
+    assert_eq!(client.ask("/ip", &headers).status, 204);
+    assert_eq!(left(&mut client, "per-address", "ip=203.0.113.7"), 5999);
+}
+
+/// The last line is the proxy's own; what is longer than a name can be is matched all the same.
+#[test]
+fn what_a_client_sends_besides_does_not_choose_the_route() {
+    let policy = "
+identity: { client_ip: { trusted_proxies: [127.0.0.1] } }
+limits:
+  - { name: login, key: [], match: { path: /api/login }, token_bucket: { rate: 1/day, burst: 100 } }
+  - { name: export, key: [], match: { path: /api/*/export }, token_bucket: { rate: 1/day, burst: 100 } }";
+    let service = Service::start(policy);
+    let mut client = service.connect();
+    let two = [("x-forwarded-uri", "/free"), ("x-forwarded-uri", "/api/login")];
+    let answer = client.0.send("GET", "/v1/forward-auth", &two, "");
+    assert!(answer.header("ratelimit").is_some_and(|told| told.starts_with("\"login\"")), "{answer:?}");
+    let answer = client.ask(&format!("/api/{}/export", "a".repeat(5000)), &[]);
+    assert!(answer.header("ratelimit").is_some_and(|told| told.starts_with("\"export\"")), "{answer:?}");
+}
+
+#[test]
+fn a_proxy_that_is_not_trusted_is_told_of_once() {
+    let service = Service::start("limits: [{ name: a, key: [ip], token_bucket: { rate: 1/s } }]");
+    let mut client = service.connect();
+    for _ in 0..3 {
+        let _ = client.ask("/x", &[]);
+    }
+    eventually("it is logged", || service.process.errors().contains("trusted_proxies: what is said"));
+    assert_eq!(service.process.errors().matches("trusted_proxies: what is said").count(), 1);
 }
 
 const HOLDING: &str = "identity: { client_ip: { trusted_proxies: [127.0.0.1] } }

@@ -272,3 +272,15 @@ fn bodies_with_changed_bytes_are_charged_only_where_the_answer_says_so() {
         }
     }
 }
+
+#[test]
+fn what_is_no_object_is_refused_and_costs_nothing() {
+    let service = Service::start(POLICY);
+    let mut client = service.connect();
+    let attributes = json!({ "tenant": "victim", "guard": "yes" });
+    assert_refused(&client.post("/v1/check", &json!([[attributes, 1]])), "a list in a list");
+    assert_refused(&client.post("/v1/acquire", &json!([attributes, 1])), "a list");
+    assert_refused(&client.post("/v1/release", &json!(["0123456789abcdef0123456789abcdef"])), "a list");
+    assert_refused(&client.0.send("PUT", "/v1/tenants/a", &[], r#"["pro"]"#), "a list");
+    assert_untouched(&service);
+}

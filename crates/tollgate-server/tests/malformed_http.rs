@@ -158,3 +158,52 @@ fn what_is_hardly_http_ends_its_own_connection_only() {
     assert_eq!(client.remaining("guarded", &[("tenant", "victim"), ("guard", "yes")]), 1000);
     assert_eq!(client.get("/livez").status, 200);
 }
+
+#[test]
+fn a_tenant_that_is_no_text_is_refused_as_everything_else() {
+    let service = Service::start(POLICY);
+    let answer = service.connect().0.send("PUT", "/v1/tenants/%ff", &[], r#"{"tier": "pro"}"#);
+    assert_refused(&answer, "%ff");
+}
+
+/// What comes within a second.
+fn within_a_second(service: &Service, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = vec![0; 4096];
+    let read = stream.read(&mut answer).unwrap_or(0);
+    String::from_utf8_lossy(&answer[..read]).into_owned()
+}
+
+/// RFC 9112, 2.2: old clients send a line more than they should.
+#[test]
+fn an_answer_does_not_wait_for_the_next_request() {
+    let service = Service::start(POLICY);
+    for after in ["\r\n", "GET /li"] {
+        let answer =
+            within_a_second(&service, format!("GET /livez HTTP/1.1\r\nhost: a\r\n\r\n{after}").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200"), "{after:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn broken_http_is_told_so() {
+    let service = Service::start(POLICY);
+    for bytes in
+        ["G(T / HTTP/1.1\r\nhost: a\r\n\r\n", "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: x\r\n\r\n"]
+    {
+        let answer = within_a_second(&service, bytes.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 4"), "{bytes:?}: {answer:?}");
+    }
+}
+
+/// RFC 9112, 3.2.
+#[test]
+fn a_request_without_one_host_is_refused() {
+    let service = Service::start(POLICY);
+    for hosts in ["", "host: a\r\nhost: b\r\n"] {
+        let answer = within_a_second(&service, format!("GET /livez HTTP/1.1\r\n{hosts}\r\n").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400"), "{hosts:?}: {answer:?}");
+    }
+}

@@ -126,3 +126,15 @@ fn a_file_that_is_no_text_is_refused_with_its_place() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("tollgate.yaml:2:11: "), "{errors}");
 }
+
+#[test]
+fn a_fault_of_syntax_is_shown_where_it_is() {
+    let directory = Directory::new();
+    for fault in ["  - { name: half", "\t}"] {
+        let right = "limits:\n  - { name: a, key: [], token_bucket: { rate: 1/s } }\n";
+        let file = directory.write("tollgate.yaml", &format!("{right}{fault}"));
+        let output = tollgate(&["check", file.to_str().unwrap()]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains("tollgate.yaml:3:"), "{errors}");
+    }
+}

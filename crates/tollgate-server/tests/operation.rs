@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use service::{Client, Directory, Service, TOLLGATE, assert_refused, eventually, timed};
+use service::{Client, Directory, Service, TOLLGATE, assert_refused, eventually, pause, timed};
 
 /// A policy of one limit that tells two versions of it apart.
 fn policy(burst: u64) -> String {
@@ -214,4 +214,70 @@ limits: [{ name: per-tenant, key: [tenant], token_bucket: { rate: 1/day, burst: 
     eventually("it is written", || lines().len() > 10);
     assert!(fs::metadata(&file).unwrap().len() <= 2000);
     assert!(client.passes(&[("tenant", "another")]));
+}
+
+/// Whoever truncates the file and then writes it is not done in between.
+#[test]
+fn a_file_that_is_being_written_changes_nothing() {
+    let policy = "limits: [{ name: a, key: [], token_bucket: { rate: 1/day, burst: 2 } }]";
+    let service = Service::start(policy);
+    let mut client = service.connect();
+    assert_eq!((client.passes(&[]), client.passes(&[]), client.passes(&[])), (true, true, false));
+    fs::write(service.directory.path("tollgate.yaml"), "").unwrap();
+    let answer = client.post("/v1/reload", &json!({}));
+    assert_eq!(answer.status, 422, "{answer:?}");
+    assert!(answer.body.contains("write `limits: []`"), "{answer:?}");
+    pause(Duration::from_millis(1300)); // long enough for it to be seen
+    assert!(!client.passes(&[]));
+    service.write_policy(policy);
+    pause(Duration::from_millis(1300));
+    assert!(!client.passes(&[]));
+}
+
+/// What never comes is not waited for.
+#[test]
+fn a_policy_that_is_no_file_stops_nothing() {
+    let mut service = Service::start("limits: []");
+    let path = service.directory.path("tollgate.yaml");
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    eventually("it was looked at", || service.process.errors().contains("this is no file"));
+    service.process.signal("TERM");
+    assert_eq!(service.process.wait().code(), Some(0));
+}
+
+#[test]
+fn a_policy_that_is_refused_changes_no_token() {
+    let directory = Directory::new();
+    directory.write("old.token", "old");
+    directory.write("new.token", "new");
+    let service = Service::start_in(directory, "admin: { token_file: ./old.token }\nlimits: []");
+    let mut client = service.connect();
+    service.write_policy(
+        "admin: { token_file: ./new.token }\nstore: { redis: { url: 'redis://127.0.0.1' } }\nlimits: []",
+    );
+    let mut reload = |token: &str| client.0.send("POST", "/v1/reload", &[("authorization", token)], "");
+    let refused = reload("Bearer old");
+    assert_refused(&refused, "store: redis");
+    let again = reload("Bearer old");
+    assert_eq!(again.status, 422, "{}", again.body);
+}
+
+/// The thread that writes has to be waited for; without, this fails now and then.
+#[test]
+fn what_was_decided_before_the_end_is_recorded() {
+    for round in 0..12 {
+        let limits = "limits: [{ name: a, key: [tenant], token_bucket: { rate: 1/s } }]";
+        let mut service = Service::start(&format!("record: {{ path: ./decisions.log }}\n{limits}"));
+        let mut client = service.connect();
+        let checks = json!(vec![json!({ "attributes": { "tenant": "x".repeat(200) } }); 1000]);
+        for _ in 0..40 {
+            assert_eq!(client.post("/v1/check", &checks).status, 200);
+        }
+        assert_eq!(client.metric("tollgate_record_lost_total"), Some(0.0));
+        service.process.signal("TERM");
+        assert_eq!(service.process.wait().code(), Some(0));
+        let lines = fs::read_to_string(service.directory.path("decisions.log")).unwrap();
+        assert_eq!((lines.lines().count(), lines.ends_with('\n')), (40_000, true), "round {round}");
+    }
 }

@@ -194,3 +194,15 @@ fn what_a_reload_does_to_each_limit_is_told() {
     assert_eq!(reply["needs_restart"], json!(["store"]), "{reply}");
     assert_eq!(client.remaining("stays", &[]), 9);
 }
+
+/// However often it is reloaded in between.
+#[test]
+fn what_needs_a_restart_is_told_until_there_was_one() {
+    let service = Service::start("limits: []");
+    let mut client = service.connect();
+    service.directory.write("tollgate.yaml", "listen: { http: '127.0.0.1:1' }\nlimits: []");
+    for _ in 0..2 {
+        let answer = client.post("/v1/reload", &json!({}));
+        assert_eq!(json_of(&answer)["needs_restart"], json!(["listen"]), "{answer:?}");
+    }
+}
