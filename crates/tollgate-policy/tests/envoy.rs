@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tollgate::{Clock, Timestamp};
-use tollgate_policy::{Described, Engine, Hits, Policy, import_envoy};
+use tollgate_policy::{Described, Engine, Hits, NotDecided, Override, Policy, import_envoy};
 
 /// A service that has read some files.
 struct Files {
@@ -63,10 +63,10 @@ impl Files {
         let described: Vec<Described<'_>> = attributes
             .iter()
             .zip(hits)
-            .map(|(attributes, hits)| Described { attributes, hits: *hits })
+            .map(|(attributes, hits)| Described { attributes, hits: *hits, limit: None })
             .collect();
         let policy = self.engine.policy();
-        let together = policy.plan_together(&described).unwrap().check(self.now);
+        let together = policy.check_together(&described, self.now).unwrap();
         let told = together.answers.iter().map(|answer| {
             let verdict = &answer.verdict;
             let numbers = |limit: &tollgate_policy::LimitVerdict<'_, '_>| {
@@ -295,8 +295,8 @@ descriptors:
     let metric = |entries: Entries<'_>| {
         let attributes: Vec<_> = [("domain", "d")].into_iter().chain(entries.iter().copied()).collect();
         let policy = files.engine.policy();
-        let described = [Described { attributes: &attributes, hits: Hits::Charge(0) }];
-        let together = policy.plan_together(&described).unwrap().check(files.now);
+        let described = [Described { attributes: &attributes, hits: Hits::Charge(0), limit: None }];
+        let together = policy.check_together(&described, files.now).unwrap();
         let values: Vec<&str> = entries.iter().map(|(_, value)| *value).collect();
         together.answers[0].descriptor().unwrap().metric(&values)
     };
@@ -410,8 +410,8 @@ fn windows_are_aligned_to_the_epoch() {
         let files = Files::new(&[&file]);
         let attributes = [("domain", "d"), ("k", "v")];
         let policy = files.engine.policy();
-        let described = [Described { attributes: &attributes, hits: Hits::Usual }];
-        let together = policy.plan_together(&described).unwrap().check(files.now);
+        let described = [Described { attributes: &attributes, hits: Hits::Usual, limit: None }];
+        let together = policy.check_together(&described, files.now).unwrap();
         let reset = together.answers[0].verdict.limits().next().unwrap().decision().status.reset_after;
         assert_eq!(reset.as_secs_ceil(), seconds - started % seconds, "{unit}");
     }
@@ -526,10 +526,55 @@ fn more_than_thirty_two_limits_are_refused_by_name_and_cost_nothing() {
     ]);
     let values: Vec<String> = (0..33).map(|i| i.to_string()).collect();
     let attributes: Vec<_> = values.iter().map(|value| [("domain", "d"), ("k", value.as_str())]).collect();
-    let described: Vec<_> =
-        attributes.iter().map(|attributes| Described { attributes, hits: Hits::Usual }).collect();
+    let described: Vec<_> = attributes
+        .iter()
+        .map(|attributes| Described { attributes, hits: Hits::Usual, limit: None })
+        .collect();
     let policy = files.engine.policy();
-    let refused = policy.plan_together(&described).unwrap_err();
+    let Err(NotDecided::TooManyLimits(refused)) = policy.check_together(&described, files.now) else {
+        panic!("33 limits were decided")
+    };
     assert_eq!(refused.limits.len(), 33);
-    assert!(policy.plan_together(&described[..32]).unwrap().check(files.now).is_allowed());
+    assert!(policy.check_together(&described[..32], files.now).unwrap().is_allowed());
+}
+
+/// A limit that is sent with a descriptor is used instead of the policy's, and is decided with the others.
+#[test]
+fn a_limit_may_be_sent_with_a_descriptor() {
+    let files = Files::new(&["
+domain: d
+descriptors:
+  - { key: k, rate_limit: { unit: day, requests_per_unit: 1 }, shadow_mode: true }
+  - { key: other, rate_limit: { unit: day, requests_per_unit: 4 } }
+"]);
+    let minute = Duration::from_secs(60);
+    let policy = files.engine.policy();
+    let ask = |domain: &str, limit: u32, cost: u64| {
+        let (sent, other) = ([("domain", domain), ("k", "v")], [("domain", domain), ("other", "v")]);
+        let described = [
+            Described {
+                attributes: &sent,
+                hits: Hits::Charge(cost),
+                limit: Some(Override { limit, window: minute }),
+            },
+            Described { attributes: &other, hits: Hits::Usual, limit: None },
+        ];
+        let together = policy.check_together(&described, files.now).unwrap();
+        let left = |answer: &tollgate_policy::Answer<'_>| {
+            answer.overridden.map(|sent| sent.decision.status.remaining)
+        };
+        let other =
+            together.answers[1].verdict.limits().next().map(|limit| limit.decision().status.remaining);
+        (together.is_allowed(), together.answers[0].is_allowed(), left(&together.answers[0]), other)
+    };
+    assert_eq!(ask("d", 3, 2), (true, true, Some(1), Some(3)));
+    assert_eq!(ask("d", 3, 2), (false, false, Some(1), Some(3)), "never shadow, and the other pays nothing");
+    assert_eq!(
+        ask("d", 5, 2),
+        (true, true, Some(1), Some(2)),
+        "another limit of the same descriptor: the count stays"
+    );
+    assert_eq!(ask("d", 0, 1), (false, false, Some(0), Some(2)), "0 lets nothing pass");
+    assert_eq!(ask("d", 9, 0), (true, true, Some(5), Some(1)), "a peek at it charges the other");
+    assert_eq!(ask("e", 1, 7), (true, true, None, None), "a domain that nobody has");
 }

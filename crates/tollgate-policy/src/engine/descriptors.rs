@@ -48,6 +48,11 @@ impl Descriptors {
         Self(domains)
     }
 
+    /// Whether a descriptor of this domain may come to something. Where there are none at all, any may.
+    pub(crate) fn may_have(&self, domain: &str) -> bool {
+        self.0.is_empty() || self.0.contains_key(domain)
+    }
+
     /// What a descriptor comes to. At each entry the exact value is looked for, then a pattern, then the key alone;
     /// what was found is not given up for another, and only the last entry's counts.
     pub(crate) fn find(&self, domain: &str, entries: &[(&str, &str)]) -> Option<Leaf> {

@@ -388,7 +388,7 @@ fn attributes_of(policy: &Policy) -> impl Iterator<Item = String> {
 }
 
 /// The parts of a key, each with its length before it, so that no two keys look alike.
-struct Parts<'k>(&'k [&'k str]);
+pub(super) struct Parts<'k>(pub(super) &'k [&'k str]);
 
 impl Hash for Parts<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {

@@ -6,6 +6,7 @@ mod conditions;
 mod descriptors;
 mod explain;
 mod in_force;
+mod overrides;
 mod plan;
 mod pressure;
 mod throttle;
@@ -24,15 +25,17 @@ use tollgate::{
 
 use self::cells::Cells;
 use self::in_force::{InForce, Standing};
+use self::overrides::Overrides;
 use self::pressure::Pressure;
 use self::throttle::{Sent, Throttle};
 use crate::policy::{Policy, Store};
 
 pub use self::cells::{CellNumbers, CellRequest};
 pub use self::explain::{Explained, Explanation};
+pub use self::overrides::Override;
 pub use self::plan::Plan;
 pub use self::throttle::{ThrottleError, Throttled};
-pub use self::together::{Answer, Described, Hits, PlanTogether, Together};
+pub use self::together::{Answer, Described, Hits, NotDecided, Together};
 pub use self::verdict::{Key, LimitVerdict, Reason, Verdict};
 
 /// Decides requests by a policy, which can be changed while it is in use.
@@ -55,6 +58,7 @@ pub struct Engine {
     limiter: KeyedLimiter,                   // any of the policy's table
     throttle: Throttle,
     cells: Cells,                          // in the table of throttle
+    overrides: Overrides,                  // in the policy's table
     live: RwLock<HashMap<String, String>>, // tiers of tenants, as they were told at run time
     has_live: AtomicBool,                  // whether there ever was one
     pressure: Pressure,
@@ -166,6 +170,7 @@ impl Engine {
         // Rules that callers send have a table of their own: however many they are, the policy's have their numbers.
         let (limiter, throttle) = (table(), Throttle::new(table()));
         let cells = Cells::new(throttle.limiter().another(rule)?);
+        let overrides = Overrides::new(limiter.another(rule)?);
         let mut numbers = HashMap::new();
         let pressure = Pressure::new(policy.adaptive_rates);
         let in_force = InForce::new(policy, None, &limiter, &mut numbers)?;
@@ -175,6 +180,7 @@ impl Engine {
             limiter,
             throttle,
             cells,
+            overrides,
             live: RwLock::default(),
             has_live: AtomicBool::new(false),
             pressure,
@@ -369,17 +375,19 @@ impl PolicyInForce<'_> {
         Ok(self.plan_with_permits(request)?.acquire(now))
     }
 
-    /// Which limits apply to the descriptors of one request of Envoy: by their entries, as attributes, and by what the
-    /// policy has of the descriptors themselves. Nothing is decided yet.
+    /// Decides the descriptors of one request of Envoy: what is given back is given back first; then all limits that
+    /// apply to any of them are charged, or none. Limits apply by the entries, which are attributes, and by what the
+    /// policy has of the descriptors themselves.
     ///
     /// # Errors
     ///
-    /// When more than 32 limits apply.
-    pub fn plan_together<'a>(
+    /// When more than 32 limits apply, or too many different limits were sent. Nothing is charged.
+    pub fn check_together<'a>(
         &'a self,
         requests: &[Described<'a>],
-    ) -> Result<PlanTogether<'a>, TooManyLimits> {
-        PlanTogether::new(self.engine, &self.in_force, requests)
+        now: Timestamp,
+    ) -> Result<Together<'a>, NotDecided> {
+        Together::check(self.engine, &self.in_force, requests, now)
     }
 
     /// Every limit of the policy: whether it applies to a request and why, and what it would decide. Charges nothing.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate::{Decision, KeyedLimiter, Outcome, Permit, Timestamp};
 
 use super::attributes::TENANT;
-use super::in_force::{InForce, NumbersId};
+use super::in_force::{InForce, NumbersId, Standing};
 use super::verdict::{Entries, Entry, Verdict};
 use super::{Engine, Request, TooManyLimits};
 
@@ -41,20 +41,7 @@ impl<'a> Plan<'a> {
         permits: Permits,
         found: Option<u32>,
     ) -> Result<Self, TooManyLimits> {
-        let standing = engine.standing(in_force, tenant(request.attributes));
-        let values = in_force.names.values(request.attributes, in_force.tier_name(standing.tier));
-        let mut verdict = Verdict {
-            in_force,
-            now: Timestamp::default(),
-            cost: request.cost.unwrap_or_else(|| in_force.cost(&values)),
-            outcome: Outcome::ALLOW,
-            is_charged: true,
-            reported: None,
-            reduced: engine.pressure.is_reduced(),
-            values,
-            limits: SmallVec::new(),
-            shadow: SmallVec::new(),
-        };
+        let (Self(mut verdict), standing) = Self::empty(engine, in_force, request);
         for &place in &in_force.by_attributes {
             let limit = in_force.limit(place);
             if (limit.is_concurrency && permits == Permits::Cannot) || !limit.conditions.hold(&verdict.values)
@@ -72,6 +59,29 @@ impl<'a> Plan<'a> {
             return Err(TooManyLimits { limits: verdict.limits.iter().map(name).collect() });
         }
         Ok(Self(verdict))
+    }
+
+    /// One without limits.
+    pub(super) fn of_none(engine: &Engine, in_force: &'a InForce, request: &Request<'a>) -> Self {
+        Self::empty(engine, in_force, request).0
+    }
+
+    fn empty(engine: &Engine, in_force: &'a InForce, request: &Request<'a>) -> (Self, Standing<'a>) {
+        let standing = engine.standing(in_force, tenant(request.attributes));
+        let values = in_force.names.values(request.attributes, in_force.tier_name(standing.tier));
+        let verdict = Verdict {
+            in_force,
+            now: Timestamp::default(),
+            cost: request.cost.unwrap_or_else(|| in_force.cost(&values)),
+            outcome: Outcome::ALLOW,
+            is_charged: true,
+            reported: None,
+            reduced: engine.pressure.is_reduced(),
+            values,
+            limits: SmallVec::new(),
+            shadow: SmallVec::new(),
+        };
+        (Self(verdict), standing)
     }
 
     /// Decides it: all limits are charged, or none.

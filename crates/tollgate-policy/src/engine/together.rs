@@ -4,9 +4,12 @@ use smallvec::SmallVec;
 use tollgate::{Decision, KeyedLimiter, Outcome, Timestamp};
 
 use super::descriptors::Leaf;
+use super::in_force::InForce;
+use super::overrides::{KnownOverrides, Override};
 use super::plan::{MOST_LIMITS, Permits, Plan};
+use super::throttle::{ThrottleError, Throttled};
 use super::verdict::{Entry, Verdict};
-use super::{Engine, InForce, Request, TooManyLimits};
+use super::{Engine, Request, TooManyLimits};
 use crate::policy::{Descriptor, Uncounted};
 
 /// What is asked of one descriptor.
@@ -16,6 +19,8 @@ pub struct Described<'a> {
     pub attributes: &'a [(&'a str, &'a str)],
     /// What to do.
     pub hits: Hits,
+    /// A limit in place of all that the policy has for it.
+    pub limit: Option<Override>,
 }
 
 /// What to do with a descriptor.
@@ -29,11 +34,16 @@ pub enum Hits {
     Refund(u64),
 }
 
-/// The plans of several descriptors, not yet decided.
-#[derive(Debug)]
-pub struct PlanTogether<'a> {
-    in_force: &'a InForce,
-    answers: Vec<Answer<'a>>,
+/// Why descriptors were not decided.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotDecided {
+    /// Too many limits apply.
+    #[error(transparent)]
+    TooManyLimits(#[from] TooManyLimits),
+    /// A limit that was sent makes no sense, or too many were.
+    #[error(transparent)]
+    Override(#[from] ThrottleError),
 }
 
 /// The answer to several descriptors that were asked of together.
@@ -49,77 +59,54 @@ pub struct Together<'a> {
 /// The answer of one descriptor.
 #[derive(Debug)]
 pub struct Answer<'a> {
-    /// What the limits say that apply to it; what it would have been decided alone.
+    /// What the limits of the policy say that apply to it, and what it comes to if they alone decide.
     pub verdict: Verdict<'a>,
+    /// What the limit says that was sent with it, in place of theirs.
+    pub overridden: Option<Throttled>,
+    request: Described<'a>,
     found: Option<Leaf>,
-    refund: Option<u64>,
     in_force: &'a InForce,
 }
 
-impl Together<'_> {
-    /// Whether the request may pass, now or after its delay.
-    pub const fn is_allowed(&self) -> bool {
-        self.outcome.is_allowed()
-    }
-}
+type Asks<'a> = SmallVec<[tollgate::Request<'a>; 8]>;
 
-impl<'a> Answer<'a> {
-    /// What the policy says of the descriptor, if it knows it and no other has replaced it.
-    pub fn descriptor(&self) -> Option<&'a Descriptor> {
-        match self.found? {
-            Leaf::Limit(place) => self.in_force.limit(place).policy.descriptor.as_ref(),
-            Leaf::Uncounted(place) => Some(&self.uncounted(place).descriptor),
-        }
-    }
-
-    /// Whether the policy says that there is no end of it.
-    pub fn is_unlimited(&self) -> bool {
-        matches!(self.found, Some(Leaf::Uncounted(place)) if self.uncounted(place).unlimited)
-    }
-
-    fn uncounted(&self, place: u32) -> &'a Uncounted {
-        &self.in_force.policy.descriptors[place as usize]
-    }
-
-    /// Forgets the limit of the descriptor itself: another replaces it.
-    fn replace(&mut self) {
-        if let Some(Leaf::Limit(limit)) = self.found {
-            self.verdict.limits.retain(|entry| entry.limit != limit);
-            self.verdict.shadow.retain(|entry| entry.limit != limit);
-        }
-        self.found = None;
-    }
-}
-
-impl<'a> PlanTogether<'a> {
-    pub(super) fn new(
+impl<'a> Together<'a> {
+    pub(super) fn check(
         engine: &Engine,
         in_force: &'a InForce,
         requests: &[Described<'a>],
-    ) -> Result<Self, TooManyLimits> {
+        now: Timestamp,
+    ) -> Result<Self, NotDecided> {
         let mut answers = Vec::with_capacity(requests.len());
-        for Described { attributes, hits } in requests {
-            let found = match attributes {
-                [(_, domain), entries @ ..] => in_force.descriptors.find(domain, entries),
-                [] => None,
-            };
-            let limit = found.and_then(|leaf| match leaf {
-                Leaf::Limit(place) => Some(place),
-                Leaf::Uncounted(_) => None,
-            });
-            let (cost, refund) = match *hits {
-                Hits::Usual => (None, None),
-                Hits::Charge(cost) => (Some(cost), None),
-                Hits::Refund(cost) => (Some(0), Some(cost)),
-            };
-            let Plan(verdict) =
-                Plan::new(engine, in_force, &Request { attributes, cost }, Permits::Cannot, limit)?;
-            answers.push(Answer { verdict, found, refund, in_force });
+        for request in requests {
+            answers.push(Answer::new(engine, in_force, request, now)?);
         }
-        let mut plan = Self { in_force, answers };
-        plan.replace();
-        plan.require_few()?;
-        Ok(plan)
+        let mut together = Self { outcome: Outcome::ALLOW, answers };
+        together.replace();
+        together.require_few()?;
+        let overrides = engine.overrides.known(requests.iter().filter_map(|request| request.limit), now)?;
+        together.give_back(&overrides, now);
+        let asks = together.asks(&overrides);
+        if in_force.policy.envoy.shadow_mode {
+            // Nothing is denied, so each limit is charged for what it would let pass.
+            together.note(asks.iter().map(|ask| ask.check_at(now)));
+        } else if together.answers.iter().any(Answer::denies_all) {
+            together.note(std::iter::repeat(Decision::default()));
+            together.answers.iter_mut().for_each(|answer| answer.deny(&overrides, now));
+            together.outcome = Outcome::NEVER;
+        } else {
+            together.decide(&asks, now);
+        }
+        for answer in &mut together.answers {
+            answer.verdict.is_charged = together.outcome.is_allowed();
+            answer.verdict.watch(None);
+        }
+        Ok(together)
+    }
+
+    /// Whether the request may pass, now or after its delay.
+    pub const fn is_allowed(&self) -> bool {
+        self.outcome.is_allowed()
     }
 
     /// Leaves out what others replace.
@@ -136,62 +123,53 @@ impl<'a> PlanTogether<'a> {
         for answer in &mut self.answers {
             let name = answer.descriptor().and_then(|descriptor| descriptor.name.as_deref());
             if name.is_some_and(|name| replaced.contains(&name)) {
-                answer.replace();
+                answer.leave_out();
             }
         }
     }
 
     fn require_few(&self) -> Result<(), TooManyLimits> {
-        let limits = || self.answers.iter().flat_map(|answer| answer.verdict.limits.iter());
-        if limits().count() <= MOST_LIMITS {
+        if self.answers.iter().map(Answer::limits).sum::<usize>() <= MOST_LIMITS {
             return Ok(());
         }
-        let name = |entry: &Entry| self.in_force.limit(entry.limit).policy.name.clone();
-        Err(TooManyLimits { limits: limits().map(name).collect() })
+        let names = self.answers.iter().flat_map(|answer| {
+            let sent = answer.request.limit.map(|_| "(sent)".to_owned());
+            answer.verdict.limits().map(|limit| limit.name().to_owned()).chain(sent).collect::<Vec<_>>()
+        });
+        Err(TooManyLimits { limits: names.collect() })
     }
 
-    /// Decides them: what is given back is given back first; then all limits of all descriptors are charged, or none.
-    pub fn check(mut self, now: Timestamp) -> Together<'a> {
-        for answer in &mut self.answers {
-            answer.verdict.now = now;
-            answer.give_back();
+    /// Gives back what was charged before, to every limit that applies.
+    fn give_back(&self, overrides: &KnownOverrides<'_>, now: Timestamp) {
+        for answer in &self.answers {
+            let Hits::Refund(cost) = answer.request.hits else { continue };
+            let verdict = &answer.verdict;
+            let asks = verdict.limits.iter().chain(&verdict.shadow).map(|entry| verdict.ask(entry));
+            let sent = answer.request.limit.map(|of| overrides.ask(of, answer.request.attributes));
+            asks.chain(sent).for_each(|ask| _ = ask.cost(cost).refund_at(now, now));
         }
-        let asks = self.asks();
-        let outcome = if self.in_force.policy.envoy.shadow_mode {
-            // Nothing is denied, so each limit is charged for what it would let pass.
-            self.decide_each(|ask| ask.check_at(now), &asks);
-            Outcome::ALLOW
-        } else if self.answers.iter().any(|answer| answer.verdict.is_missing()) {
-            self.answers.iter_mut().for_each(|answer| answer.verdict.deny_missing());
-            Outcome::NEVER
-        } else {
-            self.decide_all(&asks, now)
-        };
-        for answer in &mut self.answers {
-            answer.verdict.is_charged = outcome.is_allowed();
-            answer.verdict.watch(None);
-        }
-        Together { outcome, answers: self.answers }
     }
 
-    fn asks(&mut self) -> SmallVec<[tollgate::Request<'a>; 8]> {
-        let is_quota = |entry: &Entry| self.in_force.is_quota(entry.limit);
-        let mut asks = SmallVec::new();
+    /// What is asked of the table: for each descriptor its limits, and the one that was sent with it.
+    fn asks<'o>(&mut self, overrides: &'o KnownOverrides<'_>) -> Asks<'o>
+    where
+        'a: 'o,
+    {
+        let mut asks: Asks<'o> = SmallVec::new();
         for answer in &mut self.answers {
             let own = answer.verdict.asks();
-            asks.extend(
-                own.into_iter()
-                    .zip(&answer.verdict.limits)
-                    .map(|(ask, entry)| if is_quota(entry) { ask.one_of_several() } else { ask }),
-            );
+            let is_quota = |entry: &Entry| answer.in_force.is_quota(entry.limit);
+            let own = own.into_iter().zip(&answer.verdict.limits);
+            asks.extend(own.map(|(ask, entry)| if is_quota(entry) { ask.one_of_several() } else { ask }));
+            asks.extend(answer.ask_sent(overrides));
         }
         asks
     }
 
-    fn decide_all(&mut self, asks: &[tollgate::Request<'_>], now: Timestamp) -> Outcome {
+    fn decide(&mut self, asks: &[tollgate::Request<'_>], now: Timestamp) {
         let mut decisions = [Decision::default(); MOST_LIMITS];
         let decisions = &mut decisions[..asks.len()];
-        let outcome = match asks {
+        self.outcome = match asks {
             [] => Outcome::ALLOW,
             [ask] => {
                 decisions[0] = ask.check_at(now);
@@ -199,33 +177,119 @@ impl<'a> PlanTogether<'a> {
             }
             asks => KeyedLimiter::check_all_at(asks, now, decisions).outcome,
         };
-        let mut decided = decisions.iter();
-        self.decide_each(|_| *decided.next().expect("one for each"), asks);
-        outcome
+        self.note(decisions.iter().copied());
     }
 
-    /// Notes what is decided of each limit.
-    fn decide_each(
-        &mut self,
-        mut decide: impl FnMut(&tollgate::Request<'_>) -> Decision,
-        asks: &[tollgate::Request<'_>],
-    ) {
-        let mut asks = asks.iter();
+    /// Notes what was decided of each limit, in the order of `asks`.
+    fn note(&mut self, mut decisions: impl Iterator<Item = Decision>) {
         for answer in &mut self.answers {
-            let own: SmallVec<[Decision; 8]> =
-                asks.by_ref().take(answer.verdict.limits.len()).map(&mut decide).collect();
+            let own: SmallVec<[Decision; 8]> = decisions.by_ref().take(answer.verdict.limits.len()).collect();
             answer.verdict.note(&tollgate::Verdict::of(&own), &own);
+            if let Some(sent) = &mut answer.overridden {
+                sent.decision = decisions.next().unwrap_or_default();
+            }
         }
     }
 }
 
-impl Answer<'_> {
-    /// Gives back what was charged before, to every limit that applies.
-    fn give_back(&mut self) {
-        let Some(cost) = self.refund else { return };
-        let (verdict, now) = (&self.verdict, self.verdict.now);
-        for entry in verdict.limits.iter().chain(&verdict.shadow) {
-            verdict.ask(entry).cost(cost).refund_at(now, now);
+impl<'a> Answer<'a> {
+    fn new(
+        engine: &Engine,
+        in_force: &'a InForce,
+        request: &Described<'a>,
+        now: Timestamp,
+    ) -> Result<Self, NotDecided> {
+        let (domain, entries) = match request.attributes {
+            [(_, domain), entries @ ..] => (*domain, entries),
+            [] => ("", &[][..]),
+        };
+        let cost = match request.hits {
+            Hits::Usual => None,
+            Hits::Charge(cost) => Some(cost),
+            Hits::Refund(_) => Some(0),
+        };
+        let asked = Request { attributes: request.attributes, cost };
+        // A domain that a policy with descriptors does not have is nobody's: nor is what was sent for it.
+        let limit = request.limit.filter(|_| in_force.descriptors.may_have(domain));
+        let (found, overridden) = match (request.limit, limit) {
+            (None, _) => (in_force.descriptors.find(domain, entries), None),
+            (Some(_), None) => (None, None),
+            (Some(_), Some(of)) => {
+                (None, Some(Throttled { decision: Decision::default(), rule: of.rule()? }))
+            }
+        };
+        let limit_of = |leaf| if let Leaf::Limit(place) = leaf { Some(place) } else { None };
+        let Plan(mut verdict) = if request.limit.is_some() {
+            Plan::of_none(engine, in_force, &asked)
+        } else {
+            Plan::new(engine, in_force, &asked, Permits::Cannot, found.and_then(limit_of))?
+        };
+        verdict.now = now;
+        Ok(Self { verdict, overridden, request: Described { limit, ..*request }, found, in_force })
+    }
+
+    /// What the policy says of the descriptor, if it knows it and no other has replaced it.
+    pub fn descriptor(&self) -> Option<&'a Descriptor> {
+        match self.found? {
+            Leaf::Limit(place) => self.in_force.limit(place).policy.descriptor.as_ref(),
+            Leaf::Uncounted(place) => Some(&self.uncounted(place).descriptor),
+        }
+    }
+
+    /// Whether the policy says that there is no end of it.
+    pub fn is_unlimited(&self) -> bool {
+        matches!(self.found, Some(Leaf::Uncounted(place)) if self.uncounted(place).unlimited)
+    }
+
+    /// What was asked.
+    pub const fn request(&self) -> &Described<'a> {
+        &self.request
+    }
+
+    /// Whether it is within its limits.
+    pub fn is_allowed(&self) -> bool {
+        self.verdict.is_allowed() && self.overridden.is_none_or(|sent| sent.decision.is_allowed())
+    }
+
+    fn uncounted(&self, place: u32) -> &'a Uncounted {
+        &self.in_force.policy.descriptors[place as usize]
+    }
+
+    /// Forgets the limit of the descriptor itself: another replaces it.
+    fn leave_out(&mut self) {
+        if let Some(Leaf::Limit(limit)) = self.found {
+            self.verdict.limits.retain(|entry| entry.limit != limit);
+            self.verdict.shadow.retain(|entry| entry.limit != limit);
+        }
+        self.found = None;
+    }
+
+    fn limits(&self) -> usize {
+        self.verdict.limits.len() + usize::from(self.overridden.is_some())
+    }
+
+    fn ask_sent<'o>(&self, overrides: &'o KnownOverrides<'_>) -> Option<tollgate::Request<'o>> {
+        let ask = overrides.ask(self.request.limit?, self.request.attributes);
+        Some(ask.cost(self.verdict.cost))
+    }
+
+    /// Whether it has a limit that lets nothing pass.
+    fn denies_all(&self) -> bool {
+        self.verdict.is_missing() || self.sent_denies_all()
+    }
+
+    fn sent_denies_all(&self) -> bool {
+        self.verdict.cost > 0 && self.request.limit.is_some_and(|of| of.limit == 0)
+    }
+
+    /// Notes that the request is denied whatever its limits say.
+    fn deny(&mut self, overrides: &KnownOverrides<'_>, now: Timestamp) {
+        self.verdict.deny_missing();
+        let preview = self.ask_sent(overrides).map(|ask| ask.preview_at(now));
+        let denies_all = self.sent_denies_all();
+        if let (Some(sent), Some(preview)) = (&mut self.overridden, preview) {
+            let outcome = if denies_all { Outcome::NEVER } else { preview.outcome };
+            sent.decision = Decision { outcome, ..preview };
         }
     }
 }

@@ -1,0 +1,74 @@
+//! Limits that come with a descriptor, in place of the policy's.
+
+use std::fmt;
+use std::time::Duration;
+
+use parking_lot::{RwLock, RwLockReadGuard};
+use smallvec::SmallVec;
+use tollgate::{Align, FixedWindow, KeyedLimiter, Request, Rule, Timestamp};
+
+use super::in_force::Parts;
+use super::throttle::{Rules, ThrottleError};
+
+/// A limit that Envoy sends with a descriptor: so many in each window, which begins with the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Override {
+    /// How many. 0 lets nothing pass.
+    pub limit: u32,
+    /// How long a window is.
+    pub window: Duration,
+}
+
+impl Override {
+    /// Its rule, if there is one: a limit of 0 needs none.
+    pub(super) fn rule(self) -> Result<Rule, ThrottleError> {
+        let rule = FixedWindow::new(u64::from(self.limit).max(1), self.window, Align::Epoch);
+        rule.map(Rule::from).map_err(|error| ThrottleError::Rule(error.to_string()))
+    }
+}
+
+/// The limiter of all of them, in the table of the policy's limits, with which they are decided together.
+pub(super) struct Overrides(RwLock<Rules<Override>>);
+
+/// The rules of some of them, which stay as they are while this is held.
+pub(super) struct KnownOverrides<'o>(RwLockReadGuard<'o, Rules<Override>>);
+
+impl Overrides {
+    pub(super) fn new(limiter: KeyedLimiter) -> Self {
+        Self(RwLock::new(Rules::new(limiter)))
+    }
+
+    /// Makes all of these known, and keeps them.
+    pub(super) fn known(
+        &self,
+        overrides: impl Iterator<Item = Override> + Clone,
+        now: Timestamp,
+    ) -> Result<KnownOverrides<'_>, ThrottleError> {
+        let rules = self.0.read();
+        let is_known = |of: &Override| rules.known.get(of).inspect(|known| known.use_at(now)).is_some();
+        if overrides.clone().all(|of| is_known(&of)) {
+            return Ok(KnownOverrides(rules));
+        }
+        drop(rules);
+        let mut rules = self.0.write();
+        for of in overrides {
+            rules.add(of, of.rule()?, now)?;
+        }
+        Ok(KnownOverrides(parking_lot::RwLockWriteGuard::downgrade(rules)))
+    }
+}
+
+impl KnownOverrides<'_> {
+    /// A request of cost 1 to the key that the attributes make.
+    pub(super) fn ask(&self, of: Override, attributes: &[(&str, &str)]) -> Request<'_> {
+        let parts: SmallVec<[&str; 8]> = attributes.iter().flat_map(|(key, value)| [*key, *value]).collect();
+        let known = self.0.known.get(&of).expect("made known, and kept");
+        self.0.limiter.ask(&Parts(&parts)).tier(known.tier)
+    }
+}
+
+impl fmt::Debug for Overrides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Overrides(..)")
+    }
+}
