@@ -56,7 +56,11 @@ const fn key(name: &'static str, takes: Takes, text: &'static str) -> Key {
 pub(crate) const POLICY: &[Key] = &[
     key("listen", Section(LISTEN), "Where to listen. A listener left out is off."),
     key("tls", Section(TLS), "A certificate for all listeners."),
-    key("resp_password_file", Text, "A file with the password that RESP clients must give. Not built yet."),
+    key(
+        "resp_password_file",
+        Text,
+        "A file with the password that RESP clients must give; without one, anybody may ask.",
+    ),
     key("admin", Section(ADMIN), "Who may change things at run time."),
     key("headers", Section(HEADERS), "Which headers answers carry."),
     key("store", Either(&[Word(&["memory"]), Section(STORE)]), "Where the state of keys is kept."),
@@ -87,7 +91,7 @@ pub(crate) const LISTEN: &[Key] = &[
         "Decision API, forward-auth, metrics, health. 127.0.0.1:8080 if there is no `listen:` at all.",
     ),
     key("grpc", Text, "Envoy's rate limit service v3, gRPC health. Not built yet."),
-    key("resp", Text, "`CL.THROTTLE`, as redis-cell has it. Not built yet."),
+    key("resp", Text, "`CL.THROTTLE`, as redis-cell has it, and `TOLLGATE.CHECK`."),
     key("gateway", Text, "The reverse proxy; only with a `gateway:` section. Not built yet."),
 ];
 

@@ -17,7 +17,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the service: decide requests over HTTP
+    /// Run the service: decide requests over HTTP and RESP, the protocol of Redis
     Serve(Serve),
     /// Validate a policy file and print its limits as a table
     Check {
@@ -49,7 +49,7 @@ pub(crate) struct Serve {
     /// The policy file; without one, a built-in policy to try things with
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where to speak HTTP, instead of what the policy says
+    /// Where to speak HTTP, instead of what the policy says. Other listeners then open only if the policy names them
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<std::net::SocketAddr>,
     /// Add lively synthetic traffic from a dozen tenants

@@ -13,6 +13,7 @@ mod logs;
 mod metrics;
 mod record;
 mod reload;
+mod resp;
 mod serve;
 mod service;
 mod tls;
@@ -20,8 +21,14 @@ mod tls;
 use std::process::ExitCode;
 
 /// A third of the time of a request goes into small allocations, which this one makes cheaper than the system's.
+#[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Some tests count what is allocated.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: tollgate_testkit::Counting = tollgate_testkit::Counting;
 
 fn main() -> ExitCode {
     cli::run()

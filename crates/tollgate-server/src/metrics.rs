@@ -24,9 +24,10 @@ use crate::hot_keys::HotKeys;
 pub(crate) enum Protocol {
     http,
     forward_auth,
+    resp,
 }
 
-const PROTOCOLS: [Protocol; 2] = [Protocol::http, Protocol::forward_auth];
+const PROTOCOLS: [Protocol; 3] = [Protocol::http, Protocol::forward_auth, Protocol::resp];
 
 /// What a limit said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -72,7 +73,7 @@ pub(crate) struct Metrics {
     reloads: Family<ReloadLabels, Counter>,
     last_reload: Gauge,
     record_lost: Counter,
-    sent: [Counter; 2], // allowed and denied by rules that came with requests
+    sent: [[Counter; 2]; PROTOCOLS.len()], // allowed and denied by rules that came with requests
     limits: ArcSwap<Vec<Option<Arc<LimitMetrics>>>>, // by number
     adding: Mutex<()>,
 }
@@ -124,11 +125,9 @@ impl Metrics {
         registry.register_collector(Box::new(Table(Arc::clone(engine))));
         // No limit of a policy can have this name.
         let limit = || "(sent)".to_owned();
-        let sent = [Outcome::allow, Outcome::deny].map(|outcome| {
-            decisions.get_or_create_owned(&DecisionLabels {
-                limit: limit(),
-                outcome,
-                protocol: Protocol::http,
+        let sent = PROTOCOLS.map(|protocol| {
+            [Outcome::allow, Outcome::deny].map(|outcome| {
+                decisions.get_or_create_owned(&DecisionLabels { limit: limit(), outcome, protocol })
             })
         });
         let metrics = Self {
@@ -198,8 +197,18 @@ impl Metrics {
 
     /// Counts a decision by a rule that came with the request.
     pub(crate) fn observe_sent(&self, decision: &tollgate::Decision) {
-        let outcome = if decision.is_allowed() { Outcome::allow } else { Outcome::deny };
-        self.sent[outcome as usize].inc();
+        let allowed = u64::from(decision.is_allowed());
+        self.count_sent(Protocol::http, [allowed, 1 - allowed]);
+    }
+
+    /// Counts how many such decisions, made together, allowed and how many denied.
+    pub(crate) fn count_sent(&self, protocol: Protocol, counts: [u64; 2]) {
+        for (counter, count) in self.sent[protocol as usize].iter().zip(counts) {
+            // Most batches have one of them only, and the counters are shared by all threads.
+            if count > 0 {
+                counter.inc_by(count);
+            }
+        }
     }
 
     /// Counts how long so many decisions took together.

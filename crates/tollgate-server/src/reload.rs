@@ -10,6 +10,7 @@ use tollgate_policy::Policy;
 
 use crate::admin::Admin;
 use crate::commands::read_policy;
+use crate::resp::Password;
 use crate::service::{Service, unix_time};
 
 /// Where the policy comes from, and whether it has changed there.
@@ -91,10 +92,12 @@ impl Service {
             let changes = policy.changes_from(&before);
             (changes, needs_restart(&self.reloader.started, &policy))
         };
-        let (limits, token_file) = (policy.limits.len(), policy.admin_token_file.clone());
-        let admin = Admin::new(token_file.as_deref())?;
+        let limits = policy.limits.len();
+        let admin = Admin::new(policy.admin_token_file.as_deref())?;
+        let resp_password = Password::new(policy.resp_password_file.as_deref())?;
         self.engine.reload(policy).map_err(|error| error.to_string())?;
         self.admin.replace(admin);
+        self.resp_password.replace(resp_password);
         self.metrics.add_limits(&self.engine);
         let changes =
             changes.into_iter().map(|(limit, change)| format!("limit `{limit}` {change}")).collect();

@@ -1,6 +1,6 @@
 //! `tollgate serve`: starts everything, waits, stops everything.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,24 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tollgate_policy::Policy;
+use tollgate_policy::{Listen, Policy};
 
 use crate::cli::Serve;
 use crate::commands::read_policy;
 use crate::reload::{LOOK_EVERY, Reloader};
 use crate::service::Service;
-use crate::{demo, http, logs, tls};
+use crate::{demo, http, logs, resp, tls};
 
 /// What runs when no policy file is given.
 const BUILT_IN: &str = include_str!("built_in.yaml");
 
-/// Where HTTP is spoken, unless the policy says otherwise.
-const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+/// Where to listen when nobody says.
+const DEFAULT: Listen =
+    Listen { http: Some(loopback(8080)), grpc: None, resp: Some(loopback(6380)), gateway: None };
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
 
 /// Runs the service until it is told to stop.
 pub(crate) fn run(options: &Serve) -> Result<(), String> {
@@ -30,8 +35,14 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
         None => Policy::read(Path::new("built-in policy"), BUILT_IN).map_err(|faults| faults.to_string())?,
     };
     logs::start(options);
+    let source = options.config.as_deref().map_or("built in".into(), Path::to_string_lossy);
+    tracing::info!(policy = %source, version = env!("CARGO_PKG_VERSION"), "starting");
     let acceptor = policy.tls.as_ref().map(tls::acceptor).transpose()?;
-    let address = options.listen.or_else(|| policy.listen.map_or(Some(HTTP), |listen| listen.http));
+    let listen = match (options.listen, policy.listen) {
+        (None, listen) => listen.unwrap_or(DEFAULT),
+        // Whoever says where HTTP is spoken has the rest from the policy only.
+        (http, listen) => Listen { http, ..listen.unwrap_or_default() },
+    };
     let (warnings, started) = (policy.warnings(), policy.clone());
     let service = Arc::new(Service::new(policy, Reloader::new(options.config.clone(), started))?);
     for warning in warnings {
@@ -41,7 +52,7 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("the runtime could not be started: {error}"))?;
-    let result = runtime.block_on(serve(&service, options, address, acceptor));
+    let result = runtime.block_on(serve(&service, options, listen, acceptor));
     // Whoever still reads a file that does not come is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
@@ -50,7 +61,7 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
 async fn serve(
     service: &Arc<Service>,
     options: &Serve,
-    address: Option<SocketAddr>,
+    listen: Listen,
     acceptor: Option<TlsAcceptor>,
 ) -> Result<(), String> {
     let refused = |error: std::io::Error| format!("signals cannot be waited for: {error}");
@@ -58,20 +69,25 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     // All listeners are bound before any accepts.
-    let listener = match address {
-        Some(address) => Some(bind(address).await?),
-        None => None,
-    };
+    let http = bind("http", listen.http).await?;
+    let resp = bind("resp", listen.resp).await?;
     let (stop, stopped) = watch::channel(false);
     let stopped = move || {
         let mut stopped = stopped.clone();
         async move { _ = stopped.wait_for(|stopped| *stopped).await }
     };
     let mut listeners = tokio::task::JoinSet::new();
-    if let Some(listener) = listener {
-        let local = listener.local_addr().map_err(|error| error.to_string())?;
-        announce(options, local, acceptor.is_some());
-        listeners.spawn(http::serve(listener, acceptor, http::router(Arc::clone(service)), stopped()));
+    let urls = [("http", &http), ("redis", &resp)]
+        .map(|(scheme, listener)| announce(scheme, listener.as_ref()?, acceptor.is_some()));
+    if options.config.is_none() {
+        suggest(&urls);
+    }
+    if let Some(listener) = http {
+        let router = http::router(Arc::clone(service));
+        listeners.spawn(http::serve(listener, acceptor.clone(), router, stopped()));
+    }
+    if let Some(listener) = resp {
+        listeners.spawn(resp::serve(listener, acceptor.clone(), Arc::clone(service), stopped()));
     }
     if options.demo {
         println!("demo: a dozen tenants send requests, to be seen in /metrics and /v1/hot");
@@ -98,9 +114,11 @@ async fn serve(
     Ok(())
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| {
-        format!("listen.http {address}: {error}; choose another with --listen 127.0.0.1:PORT, or `listen: {{ http: … }}` in the policy file")
+async fn bind(name: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, String> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).map_err(|error| {
+        let or = if name == "http" { "--listen 127.0.0.1:PORT, or " } else { "" };
+        format!("listen.{name} {address}: {error}; choose another with {or}`listen: {{ {name}: … }}` in the policy file")
     })
 }
 
@@ -110,20 +128,28 @@ fn reload(service: &Arc<Service>, why: &'static str) {
     tokio::task::spawn_blocking(move || service.reload(why));
 }
 
-/// Says where it listens and what to try.
-fn announce(options: &Serve, address: SocketAddr, is_tls: bool) {
-    let url = format!("{}://{address}", if is_tls { "https" } else { "http" });
-    tracing::info!(%address, tls = is_tls, policy = %options.config.as_deref().map_or("built in".into(), Path::to_string_lossy), version = env!("CARGO_PKG_VERSION"), "listening");
+/// Says where it listens, as a URL.
+fn announce(scheme: &str, listener: &TcpListener, is_tls: bool) -> Option<String> {
+    let address = listener.local_addr().ok()?;
+    let url = format!("{scheme}{}://{address}", if is_tls { "s" } else { "" });
+    tracing::info!(%address, protocol = scheme, tls = is_tls, "listening");
     println!("tollgate listens on {url}");
-    if options.config.is_none() {
-        println!(
-            "
-No --config FILE: a built-in policy runs, for trying things. Three calls to begin with:
+    Some(url)
+}
+
+/// Says what to try with the built-in policy.
+fn suggest([http, redis]: &[Option<String>; 2]) {
+    let Some(url) = http else { return };
+    println!(
+        "
+No --config FILE: a built-in policy runs, for trying things. A few calls to begin with:
 
   curl {url}/v1/check -d '{{\"attributes\": {{\"tenant\": \"acme\", \"user\": \"42\", \"path\": \"/api/trips\"}}}}'
   curl {url}/v1/throttle -d '{{\"key\": \"alice\", \"token_bucket\": {{\"rate\": \"5/s\", \"burst\": 20}}}}'
-  curl {url}/v1/limits
-"
-        );
+  curl {url}/v1/limits"
+    );
+    if let Some(url) = redis {
+        println!("  redis-cli -u {url} CL.THROTTLE alice 15 30 60");
     }
+    println!();
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate::{Permit, Timestamp};
+use tollgate::{Clock, Permit, Timestamp};
 use tollgate_policy::{Engine, Policy, PolicyInForce, Request, TooManyLimits, Verdict};
 
 use crate::admin::Admin;
@@ -12,6 +12,7 @@ use crate::held::Held;
 use crate::metrics::{Metrics, Protocol};
 use crate::record::Recorder;
 use crate::reload::Reloader;
+use crate::resp::Password;
 
 /// As many limits can always be decided together.
 const MOST_LIMITS: usize = 32;
@@ -22,6 +23,7 @@ pub(crate) struct Service {
     pub(crate) metrics: Metrics,
     pub(crate) held: Held,
     pub(crate) admin: Admin,
+    pub(crate) resp_password: Password,
     pub(crate) reloader: Reloader,
     recorder: Option<Recorder>,
     draining: AtomicBool,
@@ -30,9 +32,15 @@ pub(crate) struct Service {
 impl Service {
     /// Starts to decide by a policy. What it could not do is told in words.
     pub(crate) fn new(policy: Policy, reloader: Reloader) -> Result<Self, String> {
+        Self::with_clock(policy, reloader, Clock::new())
+    }
+
+    /// [`new`](Self::new), with a clock that a test can move.
+    pub(crate) fn with_clock(policy: Policy, reloader: Reloader, clock: Clock) -> Result<Self, String> {
         let admin = Admin::new(policy.admin_token_file.as_deref())?;
+        let resp_password = Password::new(policy.resp_password_file.as_deref())?;
         let record = policy.record.clone();
-        let engine = Arc::new(Engine::new(policy).map_err(|error| error.to_string())?);
+        let engine = Arc::new(Engine::with_clock(policy, clock).map_err(|error| error.to_string())?);
         let metrics = Metrics::new(&engine);
         metrics.reloaded(Ok(unix_time()));
         let recorder = record.map(|record| Recorder::start(&record, engine.clock())).transpose()?;
@@ -41,6 +49,7 @@ impl Service {
             metrics,
             held: Held::default(),
             admin,
+            resp_password,
             reloader,
             recorder,
             draining: AtomicBool::new(false),

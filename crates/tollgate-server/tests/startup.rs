@@ -28,7 +28,8 @@ fn what_cannot_be_served_is_told_in_a_line() {
         ("listen: { http: '192.0.2.1:80' }".to_owned(), &["listen.http", "192.0.2.1:80"]),
         ("store: { redis: { url: 'redis://127.0.0.1' } }".to_owned(), &["store: redis", "not built"]),
         ("listen: { grpc: '127.0.0.1:0' }".to_owned(), &["listen.grpc", "not built"]),
-        ("listen: { resp: '127.0.0.1:0' }".to_owned(), &["listen.resp", "not built"]),
+        (format!("listen: {{ resp: '{address}' }}"), &["listen.resp", &address, "in use"]),
+        ("resp_password_file: ./nowhere".to_owned(), &["resp password", "nowhere", "No such file"]),
         ("admin: { token_file: ./nowhere }".to_owned(), &["admin token", "nowhere", "No such file"]),
         ("tls: { cert_file: ./nowhere, key_file: ./nowhere }".to_owned(), &["tls", "nowhere"]),
         ("record: { path: ./nowhere/file }".to_owned(), &["record", "nowhere/file", "No such file"]),
@@ -77,8 +78,8 @@ fn wrong_usage_is_told_from_refused_input() {
 
 #[test]
 fn without_a_policy_file_it_says_what_to_try_and_that_works() {
-    if TcpListener::bind("127.0.0.1:8080").is_err() {
-        eprintln!("skipped: 127.0.0.1:8080 is taken, where the built-in policy listens");
+    if ["127.0.0.1:8080", "127.0.0.1:6380"].iter().any(|address| TcpListener::bind(address).is_err()) {
+        eprintln!("skipped: 127.0.0.1:8080 or :6380 is taken, where the built-in policy listens");
         return;
     }
     let mut service = Service::run(Directory::new(), Command::new(TOLLGATE).arg("serve"));

@@ -45,9 +45,7 @@ impl Policy {
         };
         let listen = self.listen.unwrap_or_default();
         need(listen.grpc.is_some(), "`listen.grpc`");
-        need(listen.resp.is_some(), "`listen.resp`");
         need(self.gateway.is_some(), "`gateway`");
-        need(self.resp_password_file.is_some(), "`resp_password_file`");
         match &self.store {
             Store::Redis(_) => need(true, "`store: redis`"),
             Store::Memory(memory) => need(memory.persist.is_some(), "`store: { memory: { persist } }`"),

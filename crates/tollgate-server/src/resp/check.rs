@@ -1,0 +1,98 @@
+//! `TOLLGATE.CHECK attribute value … [COST n]`: decides a request by the policy.
+
+use smallvec::SmallVec;
+use tollgate::Nanos;
+use tollgate_policy::{Request, Verdict};
+
+use super::commands::{Arguments, Asked, integer};
+use super::reply::Reply;
+use crate::metrics::Protocol;
+
+/// The longest name and value of an attribute, and the most of them, as over HTTP.
+const LONGEST_TEXT: usize = 4096;
+const MOST_ATTRIBUTES: usize = 64;
+
+type Attributes<'a> = SmallVec<[(&'a str, &'a str); 8]>;
+
+pub(super) fn check(asked: &mut Asked<'_>) {
+    let (attributes, cost) = match read(&asked.arguments) {
+        Ok(read) => read,
+        Err(error) => return asked.reply.error(error),
+    };
+    let policy = asked.service.engine.policy();
+    let request = Request { attributes: &attributes, cost };
+    match asked.service.check(&policy, &request, asked.now, Protocol::resp) {
+        Ok(verdict) => write(&verdict, &mut asked.reply),
+        Err(too_many) => asked.reply.error(format_args!("ERR {too_many}")),
+    }
+}
+
+/// What is known of the request, and what it costs. A cost comes last, so that an attribute may be called so, too.
+fn read<'a>(arguments: &Arguments<'a>) -> Result<(Attributes<'a>, Option<u64>), String> {
+    let (mut end, mut cost) = (arguments.len(), None);
+    if end >= 3
+        && let (Some(word), Some(value)) = (arguments.get(end - 2), arguments.get(end - 1))
+        && word.eq_ignore_ascii_case(b"COST")
+    {
+        let value = integer(value).and_then(|cost| u64::try_from(cost).ok());
+        cost = Some(value.ok_or("ERR COST is not an integer from 0 on")?);
+        end -= 2;
+    }
+    if end % 2 == 0 {
+        return Err(
+            "ERR an attribute without a value: TOLLGATE.CHECK attribute value ... [COST n]".to_owned()
+        );
+    }
+    let mut attributes = Attributes::new();
+    for place in (1..end).step_by(2) {
+        let text = |place: usize| -> Result<&'a str, String> {
+            let bytes = arguments.get(place).unwrap_or_default();
+            if bytes.len() > LONGEST_TEXT {
+                return Err(format!(
+                    "ERR an attribute is longer than {LONGEST_TEXT} bytes, which are the most"
+                ));
+            }
+            std::str::from_utf8(bytes).map_err(|_| "ERR an attribute is not UTF-8".to_owned())
+        };
+        if attributes.len() == MOST_ATTRIBUTES {
+            return Err(format!("ERR more than {MOST_ATTRIBUTES} attributes"));
+        }
+        attributes.push((text(place)?, text(place + 1)?));
+    }
+    Ok((attributes, cost))
+}
+
+/// A map: what is decided, and how the limit stands that decided it, or that is nearest to. Waits are in milliseconds,
+/// rounded up, since version 2 has no fractions.
+fn write(verdict: &Verdict<'_>, reply: &mut Reply<'_>) {
+    reply.map(8);
+    reply.bulk(b"allowed");
+    reply.integer(verdict.is_allowed().into());
+    reply.bulk(b"reason");
+    match verdict.reason() {
+        Some(reason) => reply.bulk(reason.as_str().as_bytes()),
+        None => reply.null(),
+    }
+    let mut number = |name: &str, value: Option<u64>| {
+        reply.bulk(name.as_bytes());
+        match value {
+            Some(value) => reply.integer(i64::try_from(value).unwrap_or(i64::MAX)),
+            None => reply.null(),
+        }
+    };
+    number("retry_after_ms", verdict.retry_after().map(millis));
+    number("delay_ms", Some(millis(verdict.delay())));
+    let reported = verdict.reported();
+    number("capacity", reported.as_ref().map(|limit| limit.capacity()));
+    number("remaining", reported.as_ref().map(|limit| limit.decision().status.remaining));
+    number("reset_after_ms", reported.as_ref().map(|limit| millis(limit.decision().status.reset_after)));
+    reply.bulk(b"limit");
+    match reported {
+        Some(limit) => reply.bulk(limit.name().as_bytes()),
+        None => reply.null(),
+    }
+}
+
+fn millis(span: Nanos) -> u64 {
+    span.get().div_ceil(1_000_000)
+}

@@ -1,0 +1,275 @@
+//! The commands, and the small ones among them.
+
+use std::ops::Range;
+
+use tollgate::Timestamp;
+
+use super::reply::Reply;
+use super::session::Session;
+use super::{check, hello, throttle};
+use crate::service::{Service, unix_time};
+
+/// One request, and where its answer goes.
+pub(super) struct Asked<'a> {
+    pub(super) session: &'a mut Session,
+    pub(super) service: &'a Service,
+    pub(super) arguments: Arguments<'a>,
+    pub(super) reply: Reply<'a>,
+    pub(super) now: Timestamp,
+}
+
+/// The arguments of a request, the command first.
+#[derive(Clone, Copy)]
+pub(super) struct Arguments<'a> {
+    input: &'a [u8],
+    places: &'a [Range<usize>],
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) const fn new(input: &'a [u8], places: &'a [Range<usize>]) -> Self {
+        Self { input, places }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn get(&self, place: usize) -> Option<&'a [u8]> {
+        self.places.get(place).map(|place| &self.input[place.clone()])
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.places.iter().map(|place| &self.input[place.clone()])
+    }
+
+    fn is(&self, place: usize, word: &str) -> bool {
+        self.get(place).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}
+
+/// A whole number as people write it.
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// A command: how many arguments it has, itself included, or as many at least where that is negative; whether its first
+/// argument is a key; whether a stranger may ask it.
+struct Command {
+    name: &'static str,
+    arity: i32,
+    has_key: bool,
+    for_strangers: bool,
+    run: fn(&mut Asked<'_>),
+}
+
+const fn command(name: &'static str, arity: i32, run: fn(&mut Asked<'_>)) -> Command {
+    Command { name, arity, has_key: false, for_strangers: false, run }
+}
+
+const COMMANDS: [Command; 16] = [
+    // Answered by `session`, where it comes in batches; what comes here is a stranger's.
+    Command { has_key: true, ..command("cl.throttle", -5, refuse_stranger) },
+    command("tollgate.check", -1, check::check),
+    Command { has_key: true, ..command("del", -2, del) },
+    Command { for_strangers: true, ..command("hello", -1, hello::hello) },
+    Command { for_strangers: true, ..command("auth", -2, hello::auth) },
+    Command { for_strangers: true, ..command("reset", 1, hello::reset) },
+    Command { for_strangers: true, ..command("quit", -1, quit) },
+    command("ping", -1, ping),
+    command("echo", 2, echo),
+    command("select", 2, select),
+    command("client", -2, client),
+    command("command", -1, command_),
+    command("config", -2, config),
+    command("info", -1, info),
+    command("dbsize", 1, dbsize),
+    command("time", 1, time),
+];
+
+/// Answers one request.
+pub(super) fn answer(asked: &mut Asked<'_>) {
+    let name = asked.arguments.get(0).unwrap_or_default();
+    let Some(command) = COMMANDS.iter().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
+    else {
+        return unknown(name, asked);
+    };
+    if throttle::is_meant(name) {
+        return refuse_stranger(asked);
+    }
+    let (count, arity) = (asked.arguments.len(), command.arity.unsigned_abs() as usize);
+    if count < arity || command.arity > 0 && count > arity {
+        return wrong_number(asked, command.name);
+    }
+    if asked.session.is_stranger && !command.for_strangers {
+        return refuse_stranger(asked);
+    }
+    (command.run)(asked);
+}
+
+fn refuse_stranger(asked: &mut Asked<'_>) {
+    asked.reply.error("NOAUTH Authentication required.");
+}
+
+fn wrong_number(asked: &mut Asked<'_>, name: &str) {
+    asked.reply.error(format_args!("ERR wrong number of arguments for '{name}' command"));
+}
+
+fn unknown(name: &[u8], asked: &mut Asked<'_>) {
+    // A web page that was made to send its form here: nothing it says is to be done.
+    if [&b"POST"[..], b"Host:"].iter().any(|word| name.eq_ignore_ascii_case(word)) {
+        asked.session.is_closing = true;
+        return;
+    }
+    let mut arguments = String::new();
+    for argument in asked.arguments.iter().skip(1) {
+        if arguments.len() >= 128 {
+            break;
+        }
+        let shown = &argument[..argument.len().min(128 - arguments.len())];
+        arguments.push_str(&format!("'{}' ", String::from_utf8_lossy(shown)));
+    }
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    asked.reply.error(format_args!("ERR unknown command '{name}', with args beginning with: {arguments}"));
+}
+
+fn quit(asked: &mut Asked<'_>) {
+    asked.reply.ok();
+    asked.session.is_closing = true;
+}
+
+fn ping(asked: &mut Asked<'_>) {
+    match (asked.arguments.get(1), asked.arguments.len()) {
+        (None, _) => asked.reply.simple("PONG"),
+        (Some(message), 2) => asked.reply.bulk(message),
+        _ => wrong_number(asked, "ping"),
+    }
+}
+
+fn echo(asked: &mut Asked<'_>) {
+    asked.reply.bulk(asked.arguments.get(1).unwrap_or_default());
+}
+
+fn select(asked: &mut Asked<'_>) {
+    match asked.arguments.get(1).and_then(integer) {
+        Some(0) => asked.reply.ok(),
+        Some(_) => asked.reply.error("ERR DB index is out of range"),
+        None => asked.reply.error("ERR value is not an integer or out of range"),
+    }
+}
+
+/// `DEL key …`: forgets what `CL.THROTTLE` has of these keys.
+fn del(asked: &mut Asked<'_>) {
+    let forgotten = asked.arguments.iter().skip(1).filter(|key| asked.service.engine.reset_cell(key)).count();
+    asked.reply.count(forgotten);
+}
+
+/// All keys that are remembered, of the policy's limits too.
+fn dbsize(asked: &mut Asked<'_>) {
+    asked.reply.count(asked.service.engine.stats().keys);
+}
+
+fn time(asked: &mut Asked<'_>) {
+    let time = unix_time();
+    asked.reply.array(2);
+    asked.reply.bulk(time.as_secs().to_string().as_bytes());
+    asked.reply.bulk(time.subsec_micros().to_string().as_bytes());
+}
+
+fn info(asked: &mut Asked<'_>) {
+    let (redis, ours) = (hello::REDIS_VERSION, env!("CARGO_PKG_VERSION"));
+    asked.reply.text(&format!(
+        "# Server\r\nredis_version:{redis}\r\nredis_mode:standalone\r\ntollgate_version:{ours}\r\n\r\n\
+         # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"
+    ));
+}
+
+/// `CONFIG GET parameter …`: the two that benchmarks ask for.
+fn config(asked: &mut Asked<'_>) {
+    if !asked.arguments.is(1, "get") {
+        return unknown_subcommand(asked, "CONFIG");
+    }
+    if asked.arguments.len() < 3 {
+        return wrong_number(asked, "config|get");
+    }
+    let known = [("save", ""), ("appendonly", "no")];
+    let is_asked =
+        |name: &str| asked.arguments.iter().skip(2).any(|asked| asked.eq_ignore_ascii_case(name.as_bytes()));
+    let found = known.map(|(name, value)| is_asked(name).then_some((name, value)));
+    asked.reply.map(found.iter().flatten().count());
+    for (name, value) in found.into_iter().flatten() {
+        asked.reply.bulk(name.as_bytes());
+        asked.reply.bulk(value.as_bytes());
+    }
+}
+
+fn client(asked: &mut Asked<'_>) {
+    let is = |word: &str| asked.arguments.is(1, word);
+    match asked.arguments.len() {
+        4 if is("setinfo") => asked.reply.ok(),
+        3 if is("no-evict") || is("no-touch") => asked.reply.ok(),
+        3 if is("setname") => match asked.session.set_name(asked.arguments.get(2).unwrap_or_default()) {
+            Ok(()) => asked.reply.ok(),
+            Err(error) => asked.reply.error(error),
+        },
+        2 if is("getname") => match &asked.session.name {
+            Some(name) => asked.reply.bulk(name),
+            None => asked.reply.null(),
+        },
+        2 if is("id") => asked.reply.integer(asked.session.id.cast_signed()),
+        _ if is("tracking") || is("maint_notifications") => {
+            asked.reply.error("ERR there is nothing here to be notified of");
+        }
+        _ => match ["setinfo", "setname", "getname", "id", "no-evict", "no-touch"]
+            .into_iter()
+            .find(|name| is(name))
+        {
+            Some(name) => wrong_number(asked, &format!("client|{name}")),
+            None => unknown_subcommand(asked, "CLIENT"),
+        },
+    }
+}
+
+/// `COMMAND [COUNT | LIST | DOCS … | INFO name …]`.
+fn command_(asked: &mut Asked<'_>) {
+    let is = |word: &str| asked.arguments.is(1, word);
+    match asked.arguments.len() {
+        1 => {
+            asked.reply.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|command| describe(command, &mut asked.reply));
+        }
+        2 if is("count") => asked.reply.count(COMMANDS.len()),
+        2 if is("list") => {
+            asked.reply.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|command| asked.reply.bulk(command.name.as_bytes()));
+        }
+        _ if is("docs") => asked.reply.map(0),
+        _ if is("info") => {
+            asked.reply.array(asked.arguments.len() - 2);
+            for name in asked.arguments.iter().skip(2) {
+                let is_it = |command: &&Command| name.eq_ignore_ascii_case(command.name.as_bytes());
+                match COMMANDS.iter().find(is_it) {
+                    Some(command) => describe(command, &mut asked.reply),
+                    None => asked.reply.null(),
+                }
+            }
+        }
+        _ => unknown_subcommand(asked, "COMMAND"),
+    }
+}
+
+/// Name, arity, flags, where keys are; then four lists that are empty here.
+fn describe(command: &Command, reply: &mut Reply<'_>) {
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(command.arity.into());
+    reply.array(1);
+    reply.simple("fast");
+    (0..3).for_each(|_| reply.integer(command.has_key.into()));
+    (0..4).for_each(|_| reply.array(0));
+}
+
+fn unknown_subcommand(asked: &mut Asked<'_>, command: &str) {
+    let name = asked.arguments.get(1).unwrap_or_default();
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    asked.reply.error(format_args!("ERR unknown subcommand '{name}'. Try {command} HELP."));
+}

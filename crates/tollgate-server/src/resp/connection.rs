@@ -1,0 +1,222 @@
+//! One connection: reads, has requests answered, writes. Most are idle at any moment, and hold no buffer then.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::session::{Session, Workspace};
+use crate::service::Service;
+
+/// As much is read at once.
+const READ_BYTES: usize = 32 << 10;
+
+/// How long a request may take to come once it has begun, and a stranger to give the password.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long what is to be sent may stay unread.
+const STALLED: Duration = Duration::from_secs(20);
+
+/// How long a client that was told to go may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// What the connections of a thread use in turn, and none of them while it waits.
+    static SHARED: RefCell<Shared> = RefCell::new(Shared {
+        input: vec![0; READ_BYTES].into_boxed_slice(),
+        output: Vec::new(),
+        workspace: Workspace::default(),
+    });
+}
+
+struct Shared {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+    workspace: Workspace,
+}
+
+/// One connection.
+pub(super) struct Connection<S> {
+    stream: S,
+    service: Arc<Service>,
+    session: Session,
+    rest: Vec<u8>,    // of the input, that is not answered yet
+    until: usize,     // how long it must be to be worth a look
+    unsent: Vec<u8>,  // of the output, that did not fit into the socket
+    sent: usize,      // of that
+    is_written: bool, // since all of it was last flushed
+    alarm: Option<(WaitsFor, Pin<Box<Sleep>>)>,
+}
+
+/// What a connection may wait for only so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitsFor {
+    Password,
+    Request,
+    Reader,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(stream: S, id: u64, service: Arc<Service>) -> Self {
+        let session = Session::new(id, &service);
+        Self {
+            stream,
+            service,
+            session,
+            rest: Vec::new(),
+            until: 1,
+            unsent: Vec::new(),
+            sent: 0,
+            is_written: false,
+            alarm: None,
+        }
+    }
+
+    /// Speaks until either side ends it, or until `stop`: then as soon as all that has come is answered.
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>) {
+        let mut stop = std::pin::pin!(stop);
+        let is_polite = poll_fn(|context| self.poll(context, stop.as_mut())).await;
+        if is_polite.is_ok() {
+            let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_goodbye(context))).await;
+        }
+    }
+
+    /// Goes on until there is nothing to do, or to the end: an error where there is nobody to say goodbye to.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            // A client that does not read is not listened to.
+            match self.poll_send(context) {
+                Poll::Ready(sent) => sent?,
+                Poll::Pending => return self.wait(WaitsFor::Reader, context),
+            }
+            if self.session.is_closing {
+                return Poll::Ready(Ok(()));
+            }
+            if self.until <= self.rest.len() {
+                self.answer_rest(context)?;
+                continue;
+            }
+            match self.poll_read(context) {
+                Poll::Ready(read) => read?,
+                Poll::Pending if stop.as_mut().poll(context).is_ready() => return Poll::Ready(Ok(())),
+                Poll::Pending if self.session.is_stranger => return self.wait(WaitsFor::Password, context),
+                Poll::Pending if self.rest.is_empty() => {
+                    self.alarm = None;
+                    return Poll::Pending;
+                }
+                Poll::Pending => return self.wait(WaitsFor::Request, context),
+            }
+        }
+    }
+
+    /// Reads, and answers what has come.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        SHARED.with_borrow_mut(|shared| {
+            let mut buffer = ReadBuf::new(&mut shared.input);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+            let length = buffer.filled().len();
+            if length == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            if !self.rest.is_empty() {
+                self.rest.extend_from_slice(&shared.input[..length]);
+                return Poll::Ready(Ok(())); // it is looked at if it is long enough now
+            }
+            let Shared { input, output, workspace } = shared;
+            let input = &mut input[..length];
+            let now = self.service.engine.clock().now();
+            let answered = self.session.answer(&self.service, now, input, workspace, output);
+            self.rest.extend_from_slice(&input[answered.consumed..]);
+            self.until = answered.until;
+            Poll::Ready(self.send(output, context))
+        })
+    }
+
+    /// Answers what had to wait for more of it, or for what came before it to be sent.
+    fn answer_rest(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        SHARED.with_borrow_mut(|Shared { output, workspace, .. }| {
+            let now = self.service.engine.clock().now();
+            let answered = self.session.answer(&self.service, now, &mut self.rest, workspace, output);
+            if answered.consumed == self.rest.len() {
+                self.rest = Vec::new(); // an idle connection keeps none
+            } else {
+                self.rest.drain(..answered.consumed);
+            }
+            if answered.consumed > 0 && !self.session.is_stranger {
+                self.alarm = None; // the next may take as long
+            }
+            self.until = answered.until;
+            self.send(output, context)
+        })
+    }
+
+    /// Sends what can be sent, and keeps the rest of it.
+    fn send(&mut self, output: &mut Vec<u8>, context: &mut Context<'_>) -> io::Result<()> {
+        if output.is_empty() {
+            return Ok(());
+        }
+        let written = match Pin::new(&mut self.stream).poll_write(context, output) {
+            Poll::Ready(written) => written?,
+            Poll::Pending => 0,
+        };
+        self.is_written = true;
+        self.unsent.extend_from_slice(&output[written..]);
+        output.clear();
+        Ok(())
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.unsent.len() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.unsent[self.sent..]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.sent += written;
+            self.alarm = None;
+        }
+        if self.sent > 0 {
+            (self.unsent, self.sent) = (Vec::new(), 0);
+        }
+        if self.is_written {
+            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+            self.is_written = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits, but not for ever: an error when it has been too long.
+    fn wait(&mut self, waits: WaitsFor, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.alarm.as_ref().is_none_or(|(since, _)| *since != waits) {
+            let patience = if waits == WaitsFor::Reader { STALLED } else { REQUEST_TIMEOUT };
+            self.alarm = Some((waits, Box::pin(sleep(patience))));
+        }
+        let Some((_, alarm)) = &mut self.alarm else { unreachable!("just set") };
+        ready!(alarm.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Closes our side and reads on for a moment: a socket that is closed with input unread takes back what was sent, and
+    /// the client would not learn why.
+    fn poll_goodbye(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        SHARED.with_borrow_mut(|shared| {
+            loop {
+                let mut buffer = ReadBuf::new(&mut shared.input);
+                ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+                if buffer.filled().is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        })
+    }
+}

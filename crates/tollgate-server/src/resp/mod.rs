@@ -1,0 +1,18 @@
+//! RESP, the protocol of Redis: `CL.THROTTLE` as redis-cell has it, and `TOLLGATE.CHECK` by the policy.
+//!
+//! A request goes one way: `connection` reads bytes, `frame` finds requests in them, `session` has them answered by
+//! `commands`, and all answers to one read go out in one write. Only `connection` and `server` know of sockets.
+
+mod check;
+mod commands;
+mod connection;
+mod frame;
+mod hello;
+mod password;
+mod reply;
+mod server;
+mod session;
+mod throttle;
+
+pub(crate) use self::password::Password;
+pub(crate) use self::server::serve;

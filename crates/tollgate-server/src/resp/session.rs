@@ -1,0 +1,133 @@
+//! What a connection knows, and the way from the bytes that came in to those that go out. No socket is seen here.
+
+use std::ops::Range;
+
+use tollgate::Timestamp;
+
+use super::commands::{self, Asked};
+use super::frame::{Parsed, ProtocolError, parse};
+use super::reply::{Reply, Version};
+use super::throttle::{self, Batch};
+use crate::service::Service;
+
+/// The longest request.
+pub(super) const MOST_PENDING: usize = 1 << 20;
+
+/// When so much is to be sent, it is, before more is answered.
+pub(super) const MUCH_TO_SEND: usize = 256 << 10;
+
+/// The longest name a client may give itself.
+const LONGEST_NAME: usize = 128;
+
+/// What a connection knows.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: u64,
+    pub(super) version: Version,
+    pub(super) is_stranger: bool, // has yet to give the password
+    pub(super) is_closing: bool,  // once everything is sent
+    pub(super) name: Option<Box<[u8]>>,
+}
+
+/// What is needed to answer, and may be used for one connection after the other.
+#[derive(Debug, Default)]
+pub(super) struct Workspace {
+    arguments: Vec<Range<usize>>,
+    batch: Batch,
+}
+
+/// How far requests have been answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answered {
+    /// So many bytes of the input are done with.
+    pub(super) consumed: usize,
+    /// With how many it is worth to look again; no more than there are where there was too much to send.
+    pub(super) until: usize,
+}
+
+impl Session {
+    pub(super) fn new(id: u64, service: &Service) -> Self {
+        let is_stranger = service.resp_password.is_set();
+        Self { id, version: Version::default(), is_stranger, is_closing: false, name: None }
+    }
+
+    /// Answers all whole requests in the input, at one instant.
+    pub(super) fn answer(
+        &mut self,
+        service: &Service,
+        now: Timestamp,
+        input: &mut [u8],
+        workspace: &mut Workspace,
+        out: &mut Vec<u8>,
+    ) -> Answered {
+        let Workspace { arguments, batch } = workspace;
+        let mut at = 0;
+        let until = loop {
+            if self.is_closing || out.len() >= MUCH_TO_SEND {
+                break at;
+            }
+            let end = match parse(input, at, self.is_stranger, arguments) {
+                Ok(Parsed::Request { end }) if end - at <= MOST_PENDING => end,
+                Ok(Parsed::Part { until }) if until - at <= MOST_PENDING => break until,
+                Ok(_) => {
+                    self.refuse(service, now, input, batch, ProtocolError::LongRequest, out);
+                    break at;
+                }
+                Err(error) => {
+                    self.refuse(service, now, input, batch, error, out);
+                    break at;
+                }
+            };
+            at = end;
+            if arguments.is_empty() {
+                continue;
+            }
+            if throttle::is_meant(&input[arguments[0].clone()]) && !self.is_stranger {
+                // Those that come together are decided together.
+                if let Err(error) = batch.add(input, arguments) {
+                    batch.answer(service, now, input, out);
+                    Reply { out, version: self.version }.error(error);
+                } else if batch.is_full() {
+                    batch.answer(service, now, input, out);
+                }
+                continue;
+            }
+            batch.answer(service, now, input, out);
+            let reply = Reply { out, version: self.version };
+            let arguments = commands::Arguments::new(input, arguments);
+            commands::answer(&mut Asked { session: self, service, arguments, reply, now });
+        };
+        batch.answer(service, now, input, out);
+        Answered { consumed: at, until: until - at }
+    }
+
+    /// Says what cannot be understood, after everything before it is answered. Then nothing more is.
+    fn refuse(
+        &mut self,
+        service: &Service,
+        now: Timestamp,
+        input: &[u8],
+        batch: &mut Batch,
+        error: ProtocolError,
+        out: &mut Vec<u8>,
+    ) {
+        batch.answer(service, now, input, out);
+        Reply { out, version: self.version }.error(format_args!("ERR Protocol error: {error}"));
+        self.is_closing = true;
+    }
+
+    /// Gives the connection a name.
+    pub(super) fn set_name(&mut self, name: &[u8]) -> Result<(), String> {
+        if name.len() > LONGEST_NAME {
+            return Err(format!("ERR Client names are at most {LONGEST_NAME} bytes long."));
+        }
+        if !name.iter().all(|byte| matches!(byte, b'!'..=b'~')) {
+            return Err("ERR Client names cannot contain spaces, newlines or special characters.".to_owned());
+        }
+        self.name = (!name.is_empty()).then(|| name.into());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
