@@ -25,7 +25,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{any, get, post, put};
+use axum::routing::{MethodRouter, any, get, post, put};
 use serde::Serialize;
 
 pub(crate) use self::json::LONGEST_TEXT;
@@ -40,30 +40,40 @@ pub(crate) struct Ends {
     pub(crate) is_loopback: bool, // whether the listener is bound to the loopback only
 }
 
+/// What all of it is described in.
+const OPENAPI: &str = include_str!("openapi.json");
+
 /// What handlers answer.
 type Answer = Result<Response, Problem>;
 
-/// Every endpoint.
+/// Every endpoint. `openapi.json` tells of them too, and a test that it tells of all.
+fn routes() -> Vec<(&'static str, MethodRouter<Arc<Service>>)> {
+    vec![
+        ("/v1/check", post(check::handle)),
+        ("/v1/throttle", post(throttle::handle)),
+        ("/v1/acquire", post(permits::acquire)),
+        ("/v1/release", post(permits::release)),
+        ("/v1/forward-auth", any(forward_auth::handle)),
+        ("/v1/explain", post(explain::handle)),
+        ("/v1/limits", get(limits::handle)),
+        ("/v1/hot", get(hot::handle)),
+        ("/v1/keys", get(keys::look).delete(keys::reset)),
+        ("/v1/tenants/{id}", put(tenants::handle)),
+        ("/v1/pressure", put(pressure::handle)),
+        ("/v1/reload", post(reload::handle)),
+        ("/metrics", get(metrics::handle)),
+        ("/livez", get(health::live)),
+        ("/readyz", get(health::ready)),
+        ("/healthz", get(health::ready)),
+        ("/openapi.json", get(openapi)),
+        ("/", get(front)),
+    ]
+}
+
 pub(crate) fn router(service: Arc<Service>) -> Router {
-    Router::new()
-        .route("/v1/check", post(check::handle))
-        .route("/v1/throttle", post(throttle::handle))
-        .route("/v1/acquire", post(permits::acquire))
-        .route("/v1/release", post(permits::release))
-        .route("/v1/forward-auth", any(forward_auth::handle))
-        .route("/v1/explain", post(explain::handle))
-        .route("/v1/limits", get(limits::handle))
-        .route("/v1/hot", get(hot::handle))
-        .route("/v1/keys", get(keys::look).delete(keys::reset))
-        .route("/v1/tenants/{id}", put(tenants::handle))
-        .route("/v1/pressure", put(pressure::handle))
-        .route("/v1/reload", post(reload::handle))
-        .route("/metrics", get(metrics::handle))
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/healthz", get(health::ready))
-        .route("/openapi.json", get(openapi))
-        .route("/", get(front))
+    routes()
+        .into_iter()
+        .fold(Router::new(), |router, (path, methods)| router.route(path, methods))
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .with_state(service)
@@ -88,7 +98,7 @@ fn require_admin(service: &Service, request: &Request<Body>) -> Result<(), Probl
 }
 
 async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
 /// What to try, for whoever opens it in a browser.
@@ -116,3 +126,6 @@ async fn wrong_method(request: Request<Body>) -> Problem {
         format!("{path} does not take {method}: GET /openapi.json tells what it takes"),
     )
 }
+
+#[cfg(test)]
+mod tests;
