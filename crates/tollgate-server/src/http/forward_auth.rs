@@ -12,7 +12,7 @@ use tollgate_policy::{PROBLEM_JSON, Request as Asked, headers, problem};
 
 use super::problem::Problem;
 use super::query::query_pairs;
-use super::{Answer, Ends};
+use super::{Answer, Connection};
 use crate::client::Original;
 use crate::metrics::Protocol;
 use crate::service::{Service, unix_time};
@@ -40,9 +40,9 @@ fn decide(
     settings: &Settings,
     request: &Request<Body>,
 ) -> Result<(Response, Duration), Problem> {
-    let ends = *request.extensions().get::<Ends>().expect("every request knows its connection");
+    let connection = *request.extensions().get::<Connection>().expect("every request knows its connection");
     let policy = service.engine.policy();
-    let original = Original::read(&policy, request, ends.peer.ip());
+    let original = Original::read(&policy, request, connection.peer.ip());
     let mut attributes: Vec<(&str, Cow<'_, str>)> = original.attributes(&policy);
     if let Some(key) = &settings.key {
         attributes.push(("key", key.into()));

@@ -33,10 +33,10 @@ use self::problem::Problem;
 pub(crate) use self::server::serve;
 use crate::service::Service;
 
-/// Both ends of the connection a request came over.
+/// The connection a request came over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    pub(crate) peer: SocketAddr,
+pub(crate) struct Connection {
+    pub(crate) peer: SocketAddr,  // who is at the other end
     pub(crate) is_loopback: bool, // whether the listener is bound to the loopback only
 }
 
@@ -93,8 +93,8 @@ fn json_body(body: Vec<u8>) -> Response {
 
 /// Lets admin calls through.
 fn require_admin(service: &Service, request: &Request<Body>) -> Result<(), Problem> {
-    let ends = request.extensions().get::<Ends>().expect("every request knows its connection");
-    service.admin.allows(request.headers(), ends.is_loopback).map_err(Problem::refused)
+    let connection = request.extensions().get::<Connection>().expect("every request knows its connection");
+    service.admin.allows(request.headers(), connection.is_loopback).map_err(Problem::refused)
 }
 
 async fn openapi() -> Response {

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
-use super::Ends;
+use super::Connection;
 use super::problem::Problem;
 
 /// As many connections are open at once; more wait to be accepted.
@@ -59,8 +59,8 @@ pub(crate) async fn serve(
             accepted = accept => accepted,
             () = &mut stop => break,
         };
-        let (stream, ends) = match accepted.and_then(|(stream, peer)| Ok((prepare(stream)?, peer))) {
-            Ok((stream, peer)) => (stream, Ends { peer, is_loopback }),
+        let (stream, connection) = match accepted.and_then(|(stream, peer)| Ok((prepare(stream)?, peer))) {
+            Ok((stream, peer)) => (stream, Connection { peer, is_loopback }),
             Err(error) => {
                 // Out of file descriptors, most often: others may be closed soon.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -71,11 +71,11 @@ pub(crate) async fn serve(
         let (router, watcher, tls) = (router.clone(), graceful.watcher(), tls.clone());
         tokio::spawn(async move {
             match tls {
-                None => speak(stream, ends, router, watcher).await,
+                None => speak(stream, connection, router, watcher).await,
                 Some(tls) => {
                     // A handshake that fails is the client's affair.
                     if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
-                        speak(stream, ends, router, watcher).await;
+                        speak(stream, connection, router, watcher).await;
                     }
                 }
             }
@@ -96,12 +96,12 @@ fn prepare(stream: TcpStream) -> std::io::Result<TcpStream> {
 }
 
 /// Speaks HTTP on a connection until it ends.
-async fn speak<S>(stream: S, ends: Ends, router: Router, watcher: Watcher)
+async fn speak<S>(stream: S, connection: Connection, router: Router, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(ends);
+        request.extensions_mut().insert(connection);
         let mut router = router.clone();
         async move {
             if !has_one_host(&request) {
@@ -112,14 +112,14 @@ where
             Ok(answer(router.call(request.map(Body::new))).await)
         }
     });
-    let connection = http1::Builder::new()
+    let conversation = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
         .writev(false) // answers are small: to copy one beside its head is cheaper than to send two pieces
         .serve_connection(TokioIo::new(stream), service);
     // What goes wrong on a connection is the client's affair: it hung up, or sent no HTTP.
-    let _ = watcher.watch(connection).await;
+    let _ = watcher.watch(conversation).await;
 }
 
 /// RFC 9112, section 3.2: without it, or with two, nobody knows what was meant.
