@@ -2,9 +2,8 @@
 
 use tollgate::{Decision, Outcome, Rule, Timestamp};
 
-use super::Reason;
-use super::Request;
-use super::in_force::{InForce, Standing};
+use super::in_force::{InForce, LimitInForce, Standing};
+use super::{Reason, Request};
 use crate::policy::{Limit, WhenMissing};
 
 /// Every limit of a policy, as it looks at one request.
@@ -59,27 +58,29 @@ impl<'a> Explanation<'a> {
         let tier_name = in_force.tier_name(standing.tier);
         let values = in_force.names.values(request.attributes, tier_name);
         let cost = request.cost.unwrap_or_else(|| in_force.cost(&values));
-        let explain = |(place, limit): (u32, &'a super::in_force::LimitInForce)| {
-            let missing = limit.missing(&values).map(|part| limit.policy.key[part].to_string());
-            let (applies, why) = match (limit.conditions.broken(&values), missing, limit.policy.when_missing)
-            {
-                _ if limit.policy.descriptor.is_some() => {
-                    (false, "it applies to an Envoy descriptor, which only Envoy sends".to_owned())
+        let explain = |(place, limit): (u32, &'a LimitInForce)| {
+            let (broken, denies) = (limit.conditions.broken(&values), limit.applies(&values));
+            let is_described = limit.policy.descriptor.is_some();
+            let applies = !is_described && broken.is_none() && denies.is_some();
+            let missing = limit.missing(&values).map(|part| &limit.policy.key[part]);
+            let why = match (broken, missing) {
+                _ if is_described => "it applies to an Envoy descriptor, which only Envoy sends".to_owned(),
+                (Some(condition), _) => condition.why(&in_force.names, &values),
+                (None, Some(part)) => match limit.policy.when_missing {
+                    WhenMissing::Skip => {
+                        format!("`{part}` of its key is missing, and it says `when_missing: skip`")
+                    }
+                    WhenMissing::Deny => {
+                        format!("`{part}` of its key is missing, and it says `when_missing: deny`")
+                    }
+                    WhenMissing::Share => {
+                        format!("`{part}` of its key is missing: it shares one key with all that lack it")
+                    }
+                },
+                (None, None) if limit.policy.applies_to.conditions().is_empty() => {
+                    "it has no `match`, so it applies to every request".to_owned()
                 }
-                (Some(condition), _, _) => (false, condition.why(&in_force.names, &values)),
-                (None, Some(part), WhenMissing::Skip) => {
-                    (false, format!("`{part}` of its key is missing, and it says `when_missing: skip`"))
-                }
-                (None, Some(part), WhenMissing::Deny) => {
-                    (true, format!("`{part}` of its key is missing, and it says `when_missing: deny`"))
-                }
-                (None, Some(part), WhenMissing::Share) => {
-                    (true, format!("`{part}` of its key is missing: it shares one key with all that lack it"))
-                }
-                (None, None, _) if limit.policy.applies_to.conditions().is_empty() => {
-                    (true, "it has no `match`, so it applies to every request".to_owned())
-                }
-                (None, None, _) => (true, "everything in its `match` holds".to_owned()),
+                (None, None) => "everything in its `match` holds".to_owned(),
             };
             let why = match limit.is_concurrency {
                 true if applies => format!("{why}; acts only where a permit can be held, such as acquire"),
@@ -88,8 +89,7 @@ impl<'a> Explanation<'a> {
             let numbers = in_force.numbers_of(place, standing);
             let key = limit.shared_key(&values);
             let mut decision = limit.ask(numbers, &key).cost(cost).preview_at(now);
-            let denies = limit.policy.when_missing == WhenMissing::Deny && limit.missing(&values).is_some();
-            let is_missing = denies && cost > 0;
+            let is_missing = denies == Some(true) && cost > 0;
             if is_missing {
                 decision.outcome = Outcome::NEVER;
             }

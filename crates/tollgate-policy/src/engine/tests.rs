@@ -299,6 +299,29 @@ fn explain_says_why_and_charges_nothing() {
 }
 
 #[test]
+fn explain_and_check_agree_on_what_is_missing() {
+    for (when_missing, applies, denies) in
+        [("share", true, false), ("skip", false, false), ("deny", true, true)]
+    {
+        let file = format!(
+            "limits: [{{ name: a, key: [user], when_missing: {when_missing}, token_bucket: {{ rate: 1/s }} }}]"
+        );
+        let engine = engine(&file);
+        let (policy, now) = (engine.policy(), engine.clock().now());
+        let request = Request { attributes: &[], cost: None };
+        let explained = &policy.explain(&request, now).limits[0];
+        assert_eq!(explained.applies, applies, "{when_missing}: {}", explained.why);
+        assert_eq!(explained.reason() == Some(Reason::MissingAttribute), denies, "{when_missing}");
+        let verdict = policy.check(&request, now).unwrap();
+        assert_eq!(
+            (verdict.limits().count() == 1, !verdict.is_allowed()),
+            (applies, denies),
+            "{when_missing}"
+        );
+    }
+}
+
+#[test]
 fn keys_can_be_looked_at_and_reset() {
     let engine = engine(RIDES);
     let acme = [("tenant", "acme")];
