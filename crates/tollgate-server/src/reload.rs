@@ -87,21 +87,20 @@ impl Service {
     }
 
     fn put_in_force(&self, policy: Policy) -> Result<Reloaded, String> {
-        let (changes, needs_restart) = {
-            let before = self.engine.policy();
-            let changes = policy.changes_from(&before);
-            (changes, needs_restart(&self.reloader.started, &policy))
-        };
-        let limits = policy.limits.len();
         let admin = Admin::new(policy.admin_token_file.as_deref())?;
         let resp_password = Password::new(policy.resp_password_file.as_deref())?;
+        let changes = policy.changes_from(&self.engine.policy());
+        let reloaded = Reloaded {
+            reloaded: true,
+            limits: policy.limits.len(),
+            changes: changes.into_iter().map(|(limit, change)| format!("limit `{limit}` {change}")).collect(),
+            needs_restart: needs_restart(&self.reloader.started, &policy),
+        };
         self.engine.reload(policy).map_err(|error| error.to_string())?;
         self.admin.replace(admin);
         self.resp_password.replace(resp_password);
         self.metrics.add_limits(&self.engine);
-        let changes =
-            changes.into_iter().map(|(limit, change)| format!("limit `{limit}` {change}")).collect();
-        Ok(Reloaded { reloaded: true, limits, changes, needs_restart })
+        Ok(reloaded)
     }
 }
 
