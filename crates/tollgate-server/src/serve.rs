@@ -28,6 +28,9 @@ const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
+/// How long what is still to be written is waited for at the end: a disk that hangs must not keep the process.
+const FINISH_WITHIN: Duration = Duration::from_secs(5);
+
 /// Runs the service until it is told to stop.
 pub(crate) fn run(options: &Serve) -> Result<(), String> {
     let policy = match &options.config {
@@ -109,7 +112,10 @@ async fn serve(
     let _ = stop.send(true);
     while listeners.join_next().await.is_some() {}
     let finishing = Arc::clone(service);
-    let _ = tokio::task::spawn_blocking(move || finishing.finish()).await;
+    let finished = tokio::task::spawn_blocking(move || finishing.finish());
+    if tokio::time::timeout(FINISH_WITHIN, finished).await.is_err() {
+        tracing::error!("the end of the record is lost: the disk does not take it");
+    }
     tracing::info!("stopped");
     Ok(())
 }

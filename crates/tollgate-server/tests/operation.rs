@@ -281,3 +281,23 @@ fn what_was_decided_before_the_end_is_recorded() {
         assert_eq!((lines.lines().count(), lines.ends_with('\n')), (40_000, true), "round {round}");
     }
 }
+
+/// A pipe that nobody reads takes some, and then nothing any more.
+#[test]
+fn a_disk_that_hangs_does_not_keep_the_server_from_stopping() {
+    let directory = Directory::new();
+    let pipe = directory.path("decisions.log");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let _open = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let limits = "limits: [{ name: a, key: [tenant], token_bucket: { rate: 1/s } }]";
+    let mut service = Service::start_in(directory, &format!("record: {{ path: ./decisions.log }}\n{limits}"));
+    let checks = json!(vec![json!({ "attributes": { "tenant": "x".repeat(200) } }); 1000]);
+    assert_eq!(service.connect().post("/v1/check", &checks).status, 200);
+    service.process.signal("TERM");
+    assert_eq!(service.process.wait().code(), Some(0));
+    assert!(
+        service.process.errors().contains("the end of the record is lost"),
+        "{}",
+        service.process.errors()
+    );
+}
