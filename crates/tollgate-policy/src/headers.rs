@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::Outcome;
 
-use crate::engine::{LimitVerdict, Verdict};
+use crate::engine::{LimitVerdict, Summary};
 use crate::policy::{Headers, Ietf, XRateLimit};
 
 /// As many limits are told of.
@@ -18,23 +18,25 @@ const LARGEST: u64 = 999_999_999_999_999;
 
 /// The headers of an answer, allowed or denied. `unix_time` is the time of the verdict, for those who tell the reset as
 /// a time of day.
-pub fn headers(
+pub fn headers<'v, 'a: 'v>(
     settings: &Headers,
-    verdict: &Verdict<'_>,
+    told: impl Into<Summary<'v, 'a>>,
     unix_time: Duration,
 ) -> Vec<(&'static str, String)> {
     let mut headers = Vec::with_capacity(7);
-    let limits = tightest_first(verdict);
+    let mut told = told.into();
+    put_tightest_first(&mut told);
+    let (limits, told) = (&told.limits, &told);
     match settings.ietf {
-        Ietf::Draft08 => draft_08(&limits, &mut headers),
-        Ietf::Draft07 => draft_07(verdict, &limits, &mut headers),
-        Ietf::Draft06 => draft_06(verdict, &limits, &mut headers),
+        Ietf::Draft08 => draft_08(limits, &mut headers),
+        Ietf::Draft07 => draft_07(told, limits, &mut headers),
+        Ietf::Draft06 => draft_06(told, limits, &mut headers),
         Ietf::Off => {}
     }
-    x_ratelimit(settings.x_ratelimit, verdict, unix_time, &mut headers);
-    if !verdict.is_allowed() {
+    x_ratelimit(settings.x_ratelimit, told, unix_time, &mut headers);
+    if !told.outcome.is_allowed() {
         // Never 0, lest a client try again at once; and not at all where no wait is known to help.
-        if let Some(wait) = verdict.retry_after() {
+        if let Some(wait) = told.retry_after() {
             headers.push(("retry-after", wait.as_secs_ceil().max(1).to_string()));
         }
         headers.push(("cache-control", "no-store".to_owned()));
@@ -66,11 +68,11 @@ fn draft_08(limits: &[LimitVerdict<'_, '_>], headers: &mut Vec<(&'static str, St
 
 /// Draft 07: a dictionary of one limit.
 fn draft_07(
-    verdict: &Verdict<'_>,
+    told: &Summary<'_, '_>,
     limits: &[LimitVerdict<'_, '_>],
     headers: &mut Vec<(&'static str, String)>,
 ) {
-    let Some(limit) = verdict.reported() else { return };
+    let Some(limit) = told.reported else { return };
     let (quota, remaining, reset) = numbers(&limit);
     headers.push(("ratelimit", format!("limit={quota}, remaining={remaining}, reset={reset}")));
     headers.push(("ratelimit-policy", unnamed_policies(limits)));
@@ -78,11 +80,11 @@ fn draft_07(
 
 /// Drafts up to 06: three fields of one limit.
 fn draft_06(
-    verdict: &Verdict<'_>,
+    told: &Summary<'_, '_>,
     limits: &[LimitVerdict<'_, '_>],
     headers: &mut Vec<(&'static str, String)>,
 ) {
-    let Some(limit) = verdict.reported() else { return };
+    let Some(limit) = told.reported else { return };
     let (quota, remaining, reset) = numbers(&limit);
     headers.push(("ratelimit-limit", quota.to_string()));
     headers.push(("ratelimit-remaining", remaining.to_string()));
@@ -93,11 +95,11 @@ fn draft_06(
 /// What everybody sent before there was a draft: GitHub's three fields, of one limit.
 fn x_ratelimit(
     style: XRateLimit,
-    verdict: &Verdict<'_>,
+    told: &Summary<'_, '_>,
     unix_time: Duration,
     headers: &mut Vec<(&'static str, String)>,
 ) {
-    let (Some(limit), false) = (verdict.reported(), style == XRateLimit::Off) else { return };
+    let (Some(limit), false) = (told.reported, style == XRateLimit::Off) else { return };
     let status = limit.decision().status;
     let reset = match style {
         XRateLimit::Epoch => {
@@ -111,10 +113,9 @@ fn x_ratelimit(
     headers.push(("x-ratelimit-reset", reset.to_string()));
 }
 
-/// The limits of a verdict: those that deny, the longest wait first; then those with least remaining.
-fn tightest_first<'v, 'a>(verdict: &'v Verdict<'a>) -> Vec<LimitVerdict<'v, 'a>> {
-    let mut limits: Vec<_> = verdict.limits().collect();
-    limits.sort_by_key(|limit| {
+/// Of the limits, those that deny come first, the longest wait before all; then those with least remaining.
+fn put_tightest_first(told: &mut Summary<'_, '_>) {
+    told.limits.sort_by_key(|limit| {
         let decision = limit.decision();
         let wait = std::cmp::Reverse(match decision.outcome {
             Outcome::Deny { retry } => Some(retry), // the worst news first
@@ -123,8 +124,7 @@ fn tightest_first<'v, 'a>(verdict: &'v Verdict<'a>) -> Vec<LimitVerdict<'v, 'a>>
         let (remaining, reset) = (decision.status.remaining, std::cmp::Reverse(decision.status.reset_after));
         (limit.is_allowed(), wait, remaining, reset)
     });
-    limits.truncate(MOST_LIMITS);
-    limits
+    told.limits.truncate(MOST_LIMITS);
 }
 
 /// Quota, remaining and reset of the one limit that is told of. What is denied resets, for these drafts, when it may try

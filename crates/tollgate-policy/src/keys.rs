@@ -90,7 +90,11 @@ pub(crate) const LISTEN: &[Key] = &[
         Text,
         "Decision API, forward-auth, metrics, health. 127.0.0.1:8080 if there is no `listen:` at all.",
     ),
-    key("grpc", Text, "Envoy's rate limit service v3, gRPC health. Not built yet."),
+    key(
+        "grpc",
+        Text,
+        "Envoy's rate limit service v3, gRPC health and reflection. 127.0.0.1:8081 if there is no `listen:` at all.",
+    ),
     key("resp", Text, "`CL.THROTTLE`, as redis-cell has it, and `TOLLGATE.CHECK`."),
     key("gateway", Text, "The reverse proxy; only with a `gateway:` section. Not built yet."),
 ];

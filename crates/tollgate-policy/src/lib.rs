@@ -18,8 +18,8 @@ mod yaml;
 
 pub use engine::{
     Answer, CellNumbers, CellRequest, Described, Engine, EngineError, Explained, Explanation, Hits, Key,
-    KeyStatus, LimitVerdict, NotDecided, Override, Plan, PolicyInForce, Reason, Request, TenantError,
-    ThrottleError, Throttled, Together, TooManyLimits, Verdict,
+    KeyStatus, LimitVerdict, NotDecided, Override, Plan, PolicyInForce, Reason, Request, Summary,
+    TenantError, ThrottleError, Throttled, Together, TooManyLimits, Verdict,
 };
 pub use fault::{Fault, Faults};
 pub use headers::headers;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::engine::{Reason, Verdict};
+use crate::engine::{LimitVerdict, Reason, Summary};
 use crate::reply::{Seconds, write_limits};
 
 /// The media type of [`problem`].
@@ -28,9 +28,10 @@ struct Problem<'v> {
 }
 
 /// The body of a denial with this status.
-pub fn problem(verdict: &Verdict<'_>, status: u16) -> Vec<u8> {
-    let message = message(verdict);
-    let denying = verdict.limits().filter(|limit| !limit.is_allowed());
+pub fn problem<'v, 'a: 'v>(denied: impl Into<Summary<'v, 'a>>, status: u16) -> Vec<u8> {
+    let denied = denied.into();
+    let message = message(&denied);
+    let denying = denied.limits.iter().filter(|limit| !limit.is_allowed());
     let problem = Problem {
         kind: "https://iana.org/assignments/http-problem-types#quota-exceeded",
         title: "Too Many Requests",
@@ -39,29 +40,29 @@ pub fn problem(verdict: &Verdict<'_>, status: u16) -> Vec<u8> {
         violated_policies: denying.map(|limit| limit.name()).collect(),
         error: "rate_limit_exceeded",
         message: &message,
-        reason: verdict.reason(),
-        retry_after: verdict.retry_after().map(Seconds),
-        retry_after_seconds: verdict.retry_after().map(|wait| wait.as_secs_ceil().max(1)),
-        reduced: verdict.is_reduced(),
+        reason: denied.reason(),
+        retry_after: denied.retry_after().map(Seconds),
+        retry_after_seconds: denied.retry_after().map(|wait| wait.as_secs_ceil().max(1)),
+        reduced: denied.limits.iter().any(LimitVerdict::is_reduced),
     };
     let mut json = serde_json::to_vec(&problem).expect("made of what JSON has");
     let closing = json.pop();
     json.extend_from_slice(b",\"limits\":");
-    write_limits(verdict.limits(), &mut json);
+    write_limits(denied.limits.iter().copied(), &mut json);
     json.extend(closing);
     json
 }
 
 /// What happened and what to do, in a sentence or two.
-fn message(verdict: &Verdict<'_>) -> String {
-    let Some(limit) = verdict.reported() else { return "The request was denied.".to_owned() };
+fn message(denied: &Summary<'_, '_>) -> String {
+    let Some(limit) = denied.reported else { return "The request was denied.".to_owned() };
     let (name, capacity) = (limit.name(), limit.capacity());
-    let wait = verdict.retry_after().map(|wait| wait.as_secs_ceil().max(1));
+    let wait = denied.retry_after().map(|wait| wait.as_secs_ceil().max(1));
     match (limit.reason(), wait) {
         (Some(Reason::CostExceedsLimit), _) => {
             format!(
                 "The request costs {}, and limit `{name}` holds {capacity}: it can never pass.",
-                verdict.cost()
+                limit.cost()
             )
         }
         (Some(Reason::MissingAttribute), _) => {
@@ -77,7 +78,7 @@ fn message(verdict: &Verdict<'_>) -> String {
         (_, wait) => {
             let state = match limit.decision().status.remaining {
                 0 => format!("Limit `{name}` is spent."),
-                left => format!("Limit `{name}` has {left} left and the request costs {}.", verdict.cost()),
+                left => format!("Limit `{name}` has {left} left and the request costs {}.", limit.cost()),
             };
             match wait {
                 None => state,

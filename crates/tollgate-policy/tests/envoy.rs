@@ -297,8 +297,7 @@ descriptors:
         let policy = files.engine.policy();
         let described = [Described { attributes: &attributes, hits: Hits::Charge(0), limit: None }];
         let together = policy.check_together(&described, files.now).unwrap();
-        let values: Vec<&str> = entries.iter().map(|(_, value)| *value).collect();
-        together.answers[0].descriptor().unwrap().metric(&values)
+        together.answers[0].descriptor().unwrap().metric(entries)
     };
     assert_eq!(metric(&[("key1", "unspecified_value")]).as_deref(), Some("d.key1_unspecified_value"));
     assert_eq!(metric(&[("key1", "value1")]), None, "the limit's own metrics are enough");

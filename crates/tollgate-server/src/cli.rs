@@ -39,8 +39,27 @@ enum Command {
         #[arg(value_name = "ATTR=VALUE", value_parser = attribute)]
         attributes: Vec<(String, String)>,
     },
+    /// Print the policy that does what files of another rate limiter did
+    Import {
+        #[command(subcommand)]
+        from: Import,
+    },
     /// Print the JSON schema of the policy file, for editors
     Schema,
+}
+
+/// Whose files are imported.
+#[derive(Debug, Subcommand)]
+enum Import {
+    /// The YAML files of envoyproxy/ratelimit
+    Envoy {
+        /// A file, or a folder with *.yaml files, one domain each
+        #[arg(value_name = "DIR|FILE")]
+        path: PathBuf,
+        /// Count denied requests as the reference does, also those that another descriptor denies
+        #[arg(long)]
+        count_denied: bool,
+    },
 }
 
 /// How to run the service.
@@ -49,6 +68,12 @@ pub(crate) struct Serve {
     /// The policy file; without one, a built-in policy to try things with
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Files of envoyproxy/ratelimit to serve as they are: a folder with *.yaml files, or one of them
+    #[arg(long, value_name = "DIR")]
+    pub(crate) envoy_config: Option<PathBuf>,
+    /// Let the limits of --envoy-config count denied requests as the reference does
+    #[arg(long, requires = "envoy_config")]
+    pub(crate) count_denied: bool,
     /// Where to speak HTTP, instead of what the policy says. Other listeners then open only if the policy names them
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<std::net::SocketAddr>,
@@ -75,6 +100,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Serve(options) => crate::serve::run(&options),
         Command::Check { file, against } => commands::check::run(&file, against.as_deref()),
         Command::Explain { config, cost, attributes } => commands::explain::run(&config, cost, &attributes),
+        Command::Import { from: Import::Envoy { path, count_denied } } => {
+            commands::import::envoy(&path, count_denied)
+        }
         Command::Schema => {
             print!("{}", tollgate_policy::schema());
             Ok(())

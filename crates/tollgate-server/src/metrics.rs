@@ -1,5 +1,6 @@
 //! Prometheus metrics. Labels are bounded: limits, outcomes, protocols; never a key, an address or a path.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tollgate::Nanos;
-use tollgate_policy::{Engine, LimitVerdict, Verdict};
+use tollgate_policy::{Answer, Engine, LimitVerdict, Verdict};
 
 use crate::distribution::Distribution;
 use crate::hot_keys::HotKeys;
@@ -24,10 +25,11 @@ use crate::hot_keys::HotKeys;
 pub(crate) enum Protocol {
     http,
     forward_auth,
+    grpc,
     resp,
 }
 
-const PROTOCOLS: [Protocol; 3] = [Protocol::http, Protocol::forward_auth, Protocol::resp];
+const PROTOCOLS: [Protocol; 4] = [Protocol::http, Protocol::forward_auth, Protocol::grpc, Protocol::resp];
 
 /// What a limit said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -46,6 +48,15 @@ struct DecisionLabels {
     outcome: Outcome,
     protocol: Protocol,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DescriptorLabels {
+    descriptor: String,
+    outcome: Outcome,
+}
+
+/// As many descriptors of Envoy's are told apart by their values.
+const MOST_DESCRIPTORS: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LimitLabels {
@@ -74,6 +85,8 @@ pub(crate) struct Metrics {
     last_reload: Gauge,
     record_lost: Counter,
     sent: [[Counter; 2]; PROTOCOLS.len()], // allowed and denied by rules that came with requests
+    descriptors: Family<DescriptorLabels, Counter>,
+    known_descriptors: Mutex<HashSet<String>>, // of those, by name
     limits: ArcSwap<Vec<Option<Arc<LimitMetrics>>>>, // by number
     adding: Mutex<()>,
 }
@@ -106,6 +119,12 @@ impl Metrics {
             "wait_seconds",
             "How long requests were to be held before they went on",
             wait.clone(),
+        );
+        let descriptors = Family::default();
+        registry.register(
+            "descriptor_decisions",
+            "Decisions of Envoy descriptors whose limit asks for it, by their values",
+            descriptors.clone(),
         );
         let reloads = Family::default();
         registry.register("config_reloads", "Reloads of the policy file", reloads.clone());
@@ -141,6 +160,8 @@ impl Metrics {
             last_reload,
             record_lost,
             sent,
+            descriptors,
+            known_descriptors: Mutex::default(),
             limits: ArcSwap::default(),
             adding: Mutex::default(),
         };
@@ -196,9 +217,28 @@ impl Metrics {
     }
 
     /// Counts a decision by a rule that came with the request.
-    pub(crate) fn observe_sent(&self, decision: &tollgate::Decision) {
+    pub(crate) fn observe_sent(&self, decision: &tollgate::Decision, protocol: Protocol) {
         let allowed = u64::from(decision.is_allowed());
-        self.count_sent(Protocol::http, [allowed, 1 - allowed]);
+        self.count_sent(protocol, [allowed, 1 - allowed]);
+    }
+
+    /// Counts a descriptor of Envoy's by its values, where its limit asks for that: so many, and all others as one.
+    pub(crate) fn observe_descriptor(&self, answer: &Answer<'_>) {
+        let Some(of) = answer.descriptor() else { return };
+        let Some(mut descriptor) = of.metric(answer.request().attributes.get(1..).unwrap_or_default()) else {
+            return;
+        };
+        let mut known = self.known_descriptors.lock();
+        if !known.contains(&descriptor) {
+            if known.len() < MOST_DESCRIPTORS {
+                known.insert(descriptor.clone());
+            } else {
+                "(other)".clone_into(&mut descriptor);
+            }
+        }
+        drop(known);
+        let outcome = if answer.is_allowed() { Outcome::allow } else { Outcome::deny };
+        self.descriptors.get_or_create(&DescriptorLabels { descriptor, outcome }).inc();
     }
 
     /// Counts how many such decisions, made together, allowed and how many denied.

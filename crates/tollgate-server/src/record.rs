@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tollgate::{Clock, Timestamp};
-use tollgate_policy::{PolicyInForce, Record, Request, Seconds, Verdict};
+use tollgate_policy::{Answer, Hits, PolicyInForce, Record, Request, Seconds, Summary, Together, Verdict};
 
 use crate::service::unix_time;
 
@@ -36,12 +36,42 @@ enum Line {
 #[derive(Serialize)]
 struct Recorded<'a> {
     time: String,
-    attributes: Attributes<'a>,
-    cost: u64,
+    #[serde(flatten)]
+    asked: Asked<'a>,
     allowed: bool,
     retry_after: Option<Seconds>,
     delay: Seconds,
     denied_by: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Asked<'a> {
+    One { attributes: Attributes<'a>, cost: u64 },
+    Together { descriptors: Vec<RecordedDescriptor<'a>> },
+}
+
+/// A descriptor of Envoy's, of which the order matters: `domain`, then its entries.
+#[derive(Serialize)]
+struct RecordedDescriptor<'a> {
+    entries: &'a [(&'a str, &'a str)],
+    cost: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refund: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<(u32, u64)>, // so many in so many seconds
+}
+
+impl<'a> From<&Answer<'a>> for RecordedDescriptor<'a> {
+    fn from(answer: &Answer<'a>) -> Self {
+        let asked = *answer.request();
+        Self {
+            entries: asked.attributes,
+            cost: answer.verdict.cost(),
+            refund: if let Hits::Refund(refund) = asked.hits { Some(refund) } else { None },
+            limit: asked.limit.map(|limit| (limit.limit, limit.window.as_secs())),
+        }
+    }
 }
 
 /// In the order they came.
@@ -82,20 +112,30 @@ impl Recorder {
         request: &Request<'_>,
         verdict: &Verdict<'_>,
     ) -> bool {
-        let time = self.started + verdict.decided_at().since(Timestamp::default()).into();
         let known = |(name, _): &&(&str, &str)| policy.looks_at(name);
+        let attributes = Attributes(request.attributes.iter().filter(known).copied().collect());
+        let asked = Asked::One { attributes, cost: verdict.cost() };
+        self.write_asked(asked, verdict.decided_at(), &verdict.into())
+    }
+
+    /// Writes the decision of several descriptors, as one line. False if there is no room for it.
+    pub(crate) fn write_together(&self, together: &Together<'_>) -> bool {
+        let Some(first) = together.answers.first() else { return true };
+        let asked =
+            Asked::Together { descriptors: together.answers.iter().map(RecordedDescriptor::from).collect() };
+        self.write_asked(asked, first.verdict.decided_at(), &together.into())
+    }
+
+    fn write_asked(&self, asked: Asked<'_>, at: Timestamp, told: &Summary<'_, '_>) -> bool {
+        let time = self.started + at.since(Timestamp::default()).into();
+        let denying = told.limits.iter().filter(|limit| !limit.is_allowed());
         let recorded = Recorded {
             time: format!("{}.{:09}", time.as_secs(), time.subsec_nanos()),
-            attributes: Attributes(request.attributes.iter().filter(known).copied().collect()),
-            cost: verdict.cost(),
-            allowed: verdict.is_allowed(),
-            retry_after: verdict.retry_after().map(Seconds),
-            delay: Seconds(verdict.delay()),
-            denied_by: verdict
-                .limits()
-                .filter(|limit| !limit.is_allowed())
-                .map(|limit| limit.name())
-                .collect(),
+            asked,
+            allowed: told.outcome.is_allowed(),
+            retry_after: told.retry_after().map(Seconds),
+            delay: Seconds(told.outcome.delay()),
+            denied_by: denying.map(|limit| limit.name()).collect(),
         };
         let mut line = serde_json::to_vec(&recorded).expect("made of what JSON has");
         line.push(b'\n');

@@ -1,28 +1,23 @@
 //! Another policy, while the service runs.
 
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 use tollgate_policy::Policy;
 
 use crate::admin::Admin;
-use crate::commands::read_policy;
 use crate::resp::Password;
 use crate::service::{Service, unix_time};
+use crate::source::{Source, Stamp};
 
 /// Where the policy comes from, and whether it has changed there.
 pub(crate) struct Reloader {
-    file: Option<PathBuf>,
+    pub(crate) source: Source,
     started: Policy,              // what is read at the start only is as it stands there
     seen: Mutex<Option<Stamp>>,   // also: one reload at a time
     looked: Mutex<Option<Stamp>>, // at the last look
 }
-
-/// What tells two versions of a file apart without reading it. Following links, so that a swapped one is seen.
-type Stamp = (SystemTime, u64, u64);
 
 /// What a reload has done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -34,17 +29,19 @@ pub(crate) struct Reloaded {
 }
 
 impl Reloader {
-    pub(crate) fn new(file: Option<PathBuf>, started: Policy) -> Self {
-        let seen = Mutex::new(file.as_ref().and_then(stamp));
-        Self { file, started, seen, looked: Mutex::default() }
+    pub(crate) fn new(source: Source, started: Policy) -> Self {
+        let seen = Mutex::new(source.stamp());
+        Self { source, started, seen, looked: Mutex::default() }
     }
 
-    /// Whether the file has changed since it was last read, and is as it was at the last look: whoever writes it may not
-    /// be done yet.
+    /// Whether a file has changed since it was last read, and all are as they were at the last look: whoever writes one
+    /// may not be done yet.
     pub(crate) fn has_changed(&self) -> bool {
-        let Some(file) = &self.file else { return false };
-        let now = stamp(file);
-        let is_settled = std::mem::replace(&mut *self.looked.lock(), now) == now;
+        if self.source.is_built_in() {
+            return false;
+        }
+        let now = self.source.stamp();
+        let is_settled = std::mem::replace(&mut *self.looked.lock(), now.clone()) == now;
         // While it is being read, whatever has changed is seen at the next look.
         let Some(seen) = self.seen.try_lock() else { return false };
         is_settled && now.is_some() && *seen != now
@@ -54,18 +51,18 @@ impl Reloader {
 impl Service {
     /// Reads the policy file and puts it in force. What is wrong with it is told in words, and the old policy stays.
     pub(crate) fn reload(&self, why: &str) -> Result<Reloaded, String> {
-        let Some(file) = &self.reloader.file else {
+        let source = &self.reloader.source;
+        if source.is_built_in() {
             return Err(
                 "there is no policy file: the built-in policy runs; start with --config FILE".to_owned()
             );
-        };
+        }
         let mut seen = self.reloader.seen.lock();
-        *seen = stamp(file);
-        let result = read_policy(file).and_then(|policy| {
+        *seen = source.stamp();
+        let result = source.read().and_then(|policy| {
             if policy == Policy::default() && !self.engine.policy().limits.is_empty() {
                 return Err(format!(
-                    "{}: the file is empty; to let every request pass, write `limits: []`",
-                    file.display()
+                    "{source}: the file is empty; to let every request pass, write `limits: []`"
                 ));
             }
             self.put_in_force(policy)
@@ -73,14 +70,14 @@ impl Service {
         match &result {
             Ok(reloaded) => {
                 self.metrics.reloaded(Ok(unix_time()));
-                tracing::info!(file = %file.display(), why, changes = reloaded.changes.join("; "), "policy reloaded");
+                tracing::info!(file = %source, why, changes = reloaded.changes.join("; "), "policy reloaded");
                 for setting in &reloaded.needs_restart {
                     tracing::warn!(setting, "changed in the policy file, and takes effect at the next start");
                 }
             }
             Err(error) => {
                 self.metrics.reloaded(Err(()));
-                tracing::error!(file = %file.display(), why, error, "policy not reloaded; the old one stays in force");
+                tracing::error!(file = %source, why, error, "policy not reloaded; the old one stays in force");
             }
         }
         result
@@ -113,11 +110,6 @@ fn needs_restart(before: &Policy, after: &Policy) -> Vec<&'static str> {
         ("record", before.record != after.record),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
-}
-
-fn stamp(file: &PathBuf) -> Option<Stamp> {
-    let metadata = std::fs::metadata(file).ok()?;
-    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
 /// How often the file is looked at.

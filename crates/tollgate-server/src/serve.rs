@@ -1,28 +1,28 @@
 //! `tollgate serve`: starts everything, waits, stops everything.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
-use tollgate_policy::{Listen, Policy};
+use tollgate_policy::Listen;
 
 use crate::cli::Serve;
-use crate::commands::read_policy;
 use crate::reload::{LOOK_EVERY, Reloader};
 use crate::service::Service;
-use crate::{demo, http, logs, resp, tls};
-
-/// What runs when no policy file is given.
-const BUILT_IN: &str = include_str!("built_in.yaml");
+use crate::source::Source;
+use crate::tls::Acceptors;
+use crate::{demo, grpc, http, listener, logs, resp, tls};
 
 /// Where to listen when nobody says.
-const DEFAULT: Listen =
-    Listen { http: Some(loopback(8080)), grpc: None, resp: Some(loopback(6380)), gateway: None };
+const DEFAULT: Listen = Listen {
+    http: Some(loopback(8080)),
+    grpc: Some(loopback(8081)),
+    resp: Some(loopback(6380)),
+    gateway: None,
+};
 
 const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
@@ -33,21 +33,22 @@ const FINISH_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs the service until it is told to stop.
 pub(crate) fn run(options: &Serve) -> Result<(), String> {
-    let policy = match &options.config {
-        Some(file) => read_policy(file)?,
-        None => Policy::read(Path::new("built-in policy"), BUILT_IN).map_err(|faults| faults.to_string())?,
+    let source = Source {
+        config: options.config.clone(),
+        envoy_config: options.envoy_config.clone(),
+        count_denied: options.count_denied,
     };
     logs::start(options);
-    let source = options.config.as_deref().map_or("built in".into(), Path::to_string_lossy);
+    let policy = source.read()?;
     tracing::info!(policy = %source, version = env!("CARGO_PKG_VERSION"), "starting");
-    let acceptor = policy.tls.as_ref().map(tls::acceptor).transpose()?;
+    let tls = policy.tls.as_ref().map(tls::acceptors).transpose()?;
     let listen = match (options.listen, policy.listen) {
         (None, listen) => listen.unwrap_or(DEFAULT),
         // Whoever says where HTTP is spoken has the rest from the policy only.
         (http, listen) => Listen { http, ..listen.unwrap_or_default() },
     };
     let (warnings, started) = (policy.warnings(), policy.clone());
-    let service = Arc::new(Service::new(policy, Reloader::new(options.config.clone(), started))?);
+    let service = Arc::new(Service::new(policy, Reloader::new(source, started))?);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -55,7 +56,7 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("the runtime could not be started: {error}"))?;
-    let result = runtime.block_on(serve(&service, options, listen, acceptor));
+    let result = runtime.block_on(serve(&service, options, listen, tls));
     // Whoever still reads a file that does not come is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
@@ -65,7 +66,7 @@ async fn serve(
     service: &Arc<Service>,
     options: &Serve,
     listen: Listen,
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<Acceptors>,
 ) -> Result<(), String> {
     let refused = |error: std::io::Error| format!("signals cannot be waited for: {error}");
     let mut hangup = signal(SignalKind::hangup()).map_err(refused)?;
@@ -73,6 +74,7 @@ async fn serve(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     // All listeners are bound before any accepts.
     let http = bind("http", listen.http).await?;
+    let grpc = bind("grpc", listen.grpc).await?;
     let resp = bind("resp", listen.resp).await?;
     let (stop, stopped) = watch::channel(false);
     let stopped = move || {
@@ -80,17 +82,27 @@ async fn serve(
         async move { _ = stopped.wait_for(|stopped| *stopped).await }
     };
     let mut listeners = tokio::task::JoinSet::new();
-    let urls = [("http", &http), ("redis", &resp)]
-        .map(|(scheme, listener)| announce(scheme, listener.as_ref()?, acceptor.is_some()));
-    if options.config.is_none() {
+    let urls = [("http", &http), ("grpc", &grpc), ("redis", &resp)]
+        .map(|(scheme, listener)| announce(scheme, listener.as_ref()?, tls.is_some()));
+    if service.reloader.source.is_built_in() {
         suggest(&urls);
     }
     if let Some(listener) = http {
         let router = http::router(Arc::clone(service));
-        listeners.spawn(http::serve(listener, acceptor.clone(), router, stopped()));
+        listeners.spawn(listener::serve(
+            listener,
+            tls.as_ref().map(|tls| tls.http.clone()),
+            http::Http(router),
+            stopped(),
+        ));
+    }
+    let (serving, is_serving) = watch::channel(true);
+    if let Some(listener) = grpc {
+        let grpc = grpc::grpc(Arc::clone(service), is_serving);
+        listeners.spawn(listener::serve(listener, tls.as_ref().map(|tls| tls.grpc.clone()), grpc, stopped()));
     }
     if let Some(listener) = resp {
-        listeners.spawn(resp::serve(listener, acceptor.clone(), Arc::clone(service), stopped()));
+        listeners.spawn(resp::serve(listener, tls.map(|tls| tls.resp), Arc::clone(service), stopped()));
     }
     if options.demo {
         println!("demo: a dozen tenants send requests, to be seen in /metrics and /v1/hot");
@@ -109,7 +121,9 @@ async fn serve(
     };
     tracing::info!(signal, "stopping: what is under way is finished");
     service.drain();
+    let _ = serving.send(false);
     let _ = stop.send(true);
+    drop(serving); // and with it the streams that tell of health
     while listeners.join_next().await.is_some() {}
     let finishing = Arc::clone(service);
     let finished = tokio::task::spawn_blocking(move || finishing.finish());
@@ -144,7 +158,7 @@ fn announce(scheme: &str, listener: &TcpListener, is_tls: bool) -> Option<String
 }
 
 /// Says what to try with the built-in policy.
-fn suggest([http, redis]: &[Option<String>; 2]) {
+fn suggest([http, _, redis]: &[Option<String>; 3]) {
     let Some(url) = http else { return };
     println!(
         "

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate::{Clock, Permit, Timestamp};
-use tollgate_policy::{Engine, Policy, PolicyInForce, Request, TooManyLimits, Verdict};
+use tollgate_policy::{
+    Described, Engine, NotDecided, Policy, PolicyInForce, Request, Together, TooManyLimits, Verdict,
+};
 
 use crate::admin::Admin;
 use crate::held::Held;
@@ -96,6 +98,34 @@ impl Service {
     ) -> Result<(Verdict<'a>, Vec<Permit>), TooManyLimits> {
         let plan = policy.plan_with_permits(request)?;
         Ok(self.decide(policy, request, now, protocol, |now| plan.acquire(now)))
+    }
+
+    /// Decides the descriptors of one request of Envoy together, and lets them be seen.
+    pub(crate) fn check_together<'a>(
+        &self,
+        policy: &'a PolicyInForce<'_>,
+        requests: &[Described<'a>],
+        now: Timestamp,
+        protocol: Protocol,
+    ) -> Result<Together<'a>, NotDecided> {
+        let together = match &self.recorder {
+            None => policy.check_together(requests, now)?,
+            Some(recorder) => recorder.in_order(|| {
+                let together = policy.check_together(requests, self.engine.clock().now())?;
+                if !recorder.write_together(&together) {
+                    self.metrics.record_lost();
+                }
+                Ok::<_, NotDecided>(together)
+            })?,
+        };
+        for answer in &together.answers {
+            self.metrics.observe(&answer.verdict, protocol);
+            self.metrics.observe_descriptor(answer);
+            if let Some(sent) = &answer.overridden {
+                self.metrics.observe_sent(&sent.decision, protocol);
+            }
+        }
+        Ok(together)
     }
 
     fn decide<'a, T>(

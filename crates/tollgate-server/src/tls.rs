@@ -8,8 +8,16 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tollgate_policy::Tls;
 
+/// What each listener greets with: the same certificate, and its own protocol.
+#[derive(Clone)]
+pub(crate) struct Acceptors {
+    pub(crate) http: TlsAcceptor,
+    pub(crate) grpc: TlsAcceptor,
+    pub(crate) resp: TlsAcceptor,
+}
+
 /// Reads the certificate and its key.
-pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, String> {
+pub(crate) fn acceptors(tls: &Tls) -> Result<Acceptors, String> {
     let refused = |file: &str, error: &dyn std::fmt::Display| format!("tls {file}: {error}");
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&tls.cert_file)
         .and_then(Iterator::collect)
@@ -28,6 +36,10 @@ pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, String> {
             .with_no_client_auth()
             .with_single_cert(certificates, key)
             .map_err(|error| refused(&tls.key_file, &error))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let resp = TlsAcceptor::from(Arc::new(config.clone()));
+    let [http, grpc] = ["http/1.1", "h2"].map(|protocol| {
+        config.alpn_protocols = vec![protocol.into()];
+        TlsAcceptor::from(Arc::new(config.clone()))
+    });
+    Ok(Acceptors { http, grpc, resp })
 }

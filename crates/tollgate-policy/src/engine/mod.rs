@@ -36,7 +36,7 @@ pub use self::overrides::Override;
 pub use self::plan::Plan;
 pub use self::throttle::{ThrottleError, Throttled};
 pub use self::together::{Answer, Described, Hits, NotDecided, Together};
-pub use self::verdict::{Key, LimitVerdict, Reason, Verdict};
+pub use self::verdict::{Key, LimitVerdict, Reason, Summary, Verdict};
 
 /// Decides requests by a policy, which can be changed while it is in use.
 ///

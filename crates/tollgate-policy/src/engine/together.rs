@@ -8,7 +8,7 @@ use super::in_force::InForce;
 use super::overrides::{KnownOverrides, Override};
 use super::plan::{MOST_LIMITS, Permits, Plan};
 use super::throttle::{ThrottleError, Throttled};
-use super::verdict::{Entry, Verdict};
+use super::verdict::{Entry, LimitVerdict, Summary, Verdict};
 use super::{Engine, Request, TooManyLimits};
 use crate::policy::{Descriptor, Uncounted};
 
@@ -109,6 +109,20 @@ impl<'a> Together<'a> {
         self.outcome.is_allowed()
     }
 
+    /// What the client is told: of all limits of all descriptors, as if they were one request's.
+    pub fn summary(&self) -> Summary<'_, 'a> {
+        let limits: SmallVec<[LimitVerdict<'_, 'a>; 8]> =
+            self.answers.iter().flat_map(|answer| answer.verdict.limits()).collect();
+        // A quota that is over is not the reason why a request passes, nor, beside others, why it does not.
+        let decisions: SmallVec<[Decision; 8]> = limits.iter().map(LimitVerdict::decision).collect();
+        let explains = |limit: &&LimitVerdict<'_, 'a>| limit.decision().outcome == self.outcome;
+        let reported = match self.outcome {
+            Outcome::Deny { .. } => limits.iter().find(explains).copied(),
+            Outcome::Allow { .. } => tollgate::Verdict::of(&decisions).reported.map(|place| limits[place]),
+        };
+        Summary { outcome: self.outcome, limits, reported }
+    }
+
     /// Leaves out what others replace.
     fn replace(&mut self) {
         let replaced: SmallVec<[&str; 4]> = self
@@ -189,6 +203,12 @@ impl<'a> Together<'a> {
                 sent.decision = decisions.next().unwrap_or_default();
             }
         }
+    }
+}
+
+impl<'v, 'a> From<&'v Together<'a>> for Summary<'v, 'a> {
+    fn from(together: &'v Together<'a>) -> Self {
+        together.summary()
     }
 }
 

@@ -148,6 +148,35 @@ impl<'a> Verdict<'a> {
     }
 }
 
+/// What a client is told of a verdict, or of several that were decided together.
+#[derive(Clone, Debug)]
+pub struct Summary<'v, 'a> {
+    /// Whether the request may pass, and when.
+    pub outcome: Outcome,
+    /// The limits that applied.
+    pub limits: SmallVec<[LimitVerdict<'v, 'a>; 8]>,
+    /// The one to tell of, where there is room for one only.
+    pub reported: Option<LimitVerdict<'v, 'a>>,
+}
+
+impl<'v, 'a> From<&'v Verdict<'a>> for Summary<'v, 'a> {
+    fn from(verdict: &'v Verdict<'a>) -> Self {
+        Self { outcome: verdict.outcome, limits: verdict.limits().collect(), reported: verdict.reported() }
+    }
+}
+
+impl Summary<'_, '_> {
+    /// How long a denied request should wait, where that is known.
+    pub const fn retry_after(&self) -> Option<Nanos> {
+        self.outcome.retry_after()
+    }
+
+    /// Why it is denied.
+    pub fn reason(&self) -> Option<Reason> {
+        if self.outcome.is_allowed() { None } else { self.reported.and_then(|limit| limit.reason()) }
+    }
+}
+
 impl fmt::Debug for Verdict<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verdict")
@@ -174,6 +203,16 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
     /// The limit as the policy has it.
     pub fn limit(&self) -> &'v Limit {
         &self.in_force.policy
+    }
+
+    /// What the request cost, or would have.
+    pub const fn cost(&self) -> u64 {
+        self.verdict.cost
+    }
+
+    /// Whether rates were reduced at the time.
+    pub const fn is_reduced(&self) -> bool {
+        self.verdict.reduced
     }
 
     /// The number of the limit: as long as an engine lives, one for each name.

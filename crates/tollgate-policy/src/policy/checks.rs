@@ -43,8 +43,6 @@ impl Policy {
                 missing.push(what.to_owned());
             }
         };
-        let listen = self.listen.unwrap_or_default();
-        need(listen.grpc.is_some(), "`listen.grpc`");
         need(self.gateway.is_some(), "`gateway`");
         match &self.store {
             Store::Redis(_) => need(true, "`store: redis`"),

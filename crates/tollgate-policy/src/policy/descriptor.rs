@@ -116,14 +116,14 @@ impl Descriptor {
         self.entries.iter().map(Entry::joined)
     }
 
-    /// What its metrics are called for a request with these values: as envoyproxy/ratelimit has it. None where it has
+    /// What its metrics are called for a request with these entries: as envoyproxy/ratelimit has it. None where it has
     /// no metrics of its own.
-    pub fn metric(&self, values: &[&str]) -> Option<String> {
+    pub fn metric(&self, entries: &[(&str, &str)]) -> Option<String> {
         if !self.detailed_metric && self.entries.iter().all(|entry| !entry.value_to_metric) {
             return None;
         }
         let mut name = self.domain.clone();
-        for (entry, value) in self.entries.iter().zip(values) {
+        for (entry, (_, value)) in self.entries.iter().zip(entries) {
             name.push('.');
             let tells = (self.detailed_metric || entry.value_to_metric) && !entry.share_threshold;
             match entry.value.as_deref().filter(|_| !tells).or(tells.then_some(*value)) {

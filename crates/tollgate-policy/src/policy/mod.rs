@@ -263,6 +263,38 @@ impl Policy {
         nodes.iter().filter_map(cost).collect()
     }
 
+    /// This policy with the limits of another besides.
+    ///
+    /// # Errors
+    ///
+    /// When both have a limit of the same name, or the same descriptor: which, in words.
+    pub fn with_limits_of(mut self, mut other: Self) -> Result<Self, String> {
+        let after = self.limits.len() + self.descriptors.len();
+        let limits = other.limits.iter_mut().filter_map(|limit| limit.descriptor.as_mut());
+        let uncounted = other.descriptors.iter_mut().map(|uncounted| &mut uncounted.descriptor);
+        limits.chain(uncounted).for_each(|descriptor| descriptor.place += after);
+        for limit in &other.limits {
+            if self.limits.iter().any(|own| own.name == limit.name) {
+                return Err(format!(
+                    "two limits are called `{}`: rename the one in the policy file",
+                    limit.name
+                ));
+            }
+        }
+        self.limits.append(&mut other.limits);
+        self.descriptors.append(&mut other.descriptors);
+        let of_limits = self.limits.iter().filter_map(|limit| limit.descriptor.as_ref());
+        let mut seen = HashSet::new();
+        for descriptor in of_limits.chain(self.descriptors.iter().map(|uncounted| &uncounted.descriptor)) {
+            let path: Vec<String> = descriptor.path().collect();
+            if !seen.insert((descriptor.domain.clone(), path.clone())) {
+                let (domain, path) = (&descriptor.domain, path.join(", "));
+                return Err(format!("two descriptors of `{domain}` are `{path}`: leave one out"));
+            }
+        }
+        Ok(self)
+    }
+
     fn require_gateway_listener(&self, reader: &Reader<'_>, section: &Section<'_>) {
         let has_listener = self.listen.as_ref().map(|listen| listen.gateway.is_some());
         let (message, help, node) = match (section.get("gateway"), has_listener) {

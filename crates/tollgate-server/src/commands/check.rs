@@ -4,7 +4,8 @@ use std::path::Path;
 
 use tollgate_policy::{Limit, Policy};
 
-use super::{read_policy, table};
+use super::table;
+use crate::source::read_policy;
 
 pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     let policy = read_policy(file)?;

@@ -5,7 +5,8 @@ use std::path::Path;
 use tollgate::{Decision, Outcome, Retry};
 use tollgate_policy::{Engine, Explained, Policy, Request};
 
-use super::{check, read_policy, table};
+use super::{check, table};
+use crate::source::read_policy;
 
 pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)]) -> Result<(), String> {
     // What is not built has no part in what limits say.

@@ -10,10 +10,11 @@ use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
 use tollgate_policy::{PROBLEM_JSON, Request as Asked, headers, problem};
 
+use super::Answer;
 use super::problem::Problem;
 use super::query::query_pairs;
-use super::{Answer, Connection};
 use crate::client::Original;
+use crate::listener::Connection;
 use crate::metrics::Protocol;
 use crate::service::{Service, unix_time};
 

@@ -1,6 +1,7 @@
 //! The HTTP API: one endpoint a file.
 
 mod check;
+mod envoy;
 mod explain;
 mod forward_auth;
 mod health;
@@ -18,7 +19,6 @@ mod server;
 mod tenants;
 mod throttle;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -30,15 +30,9 @@ use serde::Serialize;
 
 pub(crate) use self::json::LONGEST_TEXT;
 use self::problem::Problem;
-pub(crate) use self::server::serve;
+pub(crate) use self::server::Http;
+use crate::listener::Connection;
 use crate::service::Service;
-
-/// The connection a request came over.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Connection {
-    pub(crate) peer: SocketAddr,  // who is at the other end
-    pub(crate) is_loopback: bool, // whether the listener is bound to the loopback only
-}
 
 /// What all of it is described in.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -61,6 +55,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Service>>)> {
         ("/v1/tenants/{id}", put(tenants::handle)),
         ("/v1/pressure", put(pressure::handle)),
         ("/v1/reload", post(reload::handle)),
+        ("/json", post(envoy::handle)),
         ("/metrics", get(metrics::handle)),
         ("/livez", get(health::live)),
         ("/readyz", get(health::ready)),

@@ -25,6 +25,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// The same, told by another status.
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     pub(crate) fn refused(refused: Refused) -> Self {
         let status = match refused {
             Refused::Unauthorized => StatusCode::UNAUTHORIZED,

@@ -12,6 +12,7 @@ use tollgate_policy::{ThrottleError, write_throttle_reply};
 use super::json::{self, LONGEST_TEXT, Text};
 use super::problem::Problem;
 use super::{Answer, json_body};
+use crate::metrics::Protocol;
 use crate::service::Service;
 
 /// A key, and the numbers of one algorithm.
@@ -82,7 +83,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     }
     let (cost, now) = (throttle.cost.unwrap_or(1), service.engine.clock().now());
     let throttled = service.engine.throttle(&throttle.key.0, algorithm, numbers, cost, now)?;
-    service.metrics.observe_sent(&throttled.decision);
+    service.metrics.observe_sent(&throttled.decision, Protocol::http);
     let mut reply = Vec::with_capacity(256);
     write_throttle_reply(algorithm, &throttled, &mut reply);
     Ok(json_body(reply))

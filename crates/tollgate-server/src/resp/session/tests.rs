@@ -30,7 +30,7 @@ impl Talk {
     }
 
     fn with(policy: Policy) -> Self {
-        let reloader = Reloader::new(None, policy.clone());
+        let reloader = Reloader::new(crate::source::Source::default(), policy.clone());
         let service = Service::with_clock(policy, reloader, Clock::manual()).unwrap();
         let session = Session::new(7, &service);
         Self { service, session, workspace: Workspace::default() }

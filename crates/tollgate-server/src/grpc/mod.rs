@@ -1,0 +1,68 @@
+//! Envoy's rate limit service over gRPC, with health and reflection.
+
+mod answer;
+mod ask;
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    rust_2018_idioms,
+    clippy::all,
+    reason = "made from proto/: tests/proto.rs"
+)]
+#[rustfmt::skip]
+mod generated;
+mod health;
+mod metadata;
+mod server;
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+pub(crate) use self::generated::envoy::extensions::common::ratelimit::v3::{
+    RateLimitDescriptor, rate_limit_descriptor,
+};
+use self::generated::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitService;
+pub(crate) use self::generated::envoy::service::ratelimit::v3::{
+    RateLimitRequest, RateLimitResponse, rate_limit_response,
+};
+pub(crate) use self::generated::envoy::r#type::v3::RateLimitUnit;
+pub(crate) use self::metadata::json_of;
+pub(crate) use self::server::grpc;
+use crate::metrics::Protocol;
+use crate::service::Service;
+
+/// Answers Envoy.
+struct RateLimits(Arc<Service>);
+
+#[tonic::async_trait]
+impl RateLimitService for RateLimits {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        should_rate_limit(&self.0, request.get_ref(), Protocol::grpc).map(Response::new)
+    }
+}
+
+/// Decides a request of Envoy, however it came.
+///
+/// # Errors
+///
+/// What is wrong with it. Nothing is charged then.
+pub(crate) fn should_rate_limit(
+    service: &Service,
+    request: &RateLimitRequest,
+    protocol: Protocol,
+) -> Result<RateLimitResponse, Status> {
+    let entries = ask::entries(request)?;
+    let described = ask::described(request, &entries)?;
+    let policy = service.engine.policy();
+    let now = service.engine.clock().now();
+    let together = service
+        .check_together(&policy, &described, now, protocol)
+        .map_err(|error| Status::resource_exhausted(error.to_string()))?;
+    service.took(now, 1);
+    Ok(answer::response(&policy, request, &together))
+}

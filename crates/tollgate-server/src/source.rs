@@ -1,0 +1,132 @@
+//! Where the policy comes from: a file, files of envoyproxy/ratelimit, both, or neither.
+
+use std::fmt;
+use std::io::IsTerminal as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use tollgate_policy::{EnvoyImport, Faults, Policy, import_envoy};
+
+/// What runs when no policy is given.
+const BUILT_IN: &str = include_str!("built_in.yaml");
+
+/// A larger file is no policy.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Where the policy comes from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Source {
+    pub(crate) config: Option<PathBuf>,
+    /// A folder with files of envoyproxy/ratelimit, or one of them.
+    pub(crate) envoy_config: Option<PathBuf>,
+    /// Whether the limits of those count denied requests, too.
+    pub(crate) count_denied: bool,
+}
+
+/// What tells two versions of files apart without reading them. Following links, so that a swapped one is seen.
+pub(crate) type Stamp = Vec<(PathBuf, SystemTime, u64, u64)>;
+
+impl Source {
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.config.is_none() && self.envoy_config.is_none()
+    }
+
+    /// Reads the policy, or says all that is wrong with it.
+    pub(crate) fn read(&self) -> Result<Policy, String> {
+        if self.is_built_in() {
+            return Policy::read(Path::new("built-in policy"), BUILT_IN).map_err(|faults| shown(&faults));
+        }
+        let policy = self.config.as_deref().map_or_else(|| Ok(Policy::default()), read_policy)?;
+        let Some(envoy_config) = &self.envoy_config else { return Ok(policy) };
+        let EnvoyImport { policy: imported, warnings } = read_envoy(envoy_config, self.count_denied)?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        let imported =
+            Policy::read(Path::new("imported policy"), &imported).map_err(|faults| shown(&faults))?;
+        policy.with_limits_of(imported)
+    }
+
+    /// How its files are now. None where one is missing.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        let envoy = self.envoy_config.as_deref().map(envoy_files).transpose().ok()?;
+        self.config.iter().cloned().chain(envoy.into_iter().flatten()).map(stamp).collect()
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = [&self.config, &self.envoy_config].into_iter().flatten();
+        let files: Vec<String> = files.map(|file| file.display().to_string()).collect();
+        f.write_str(if files.is_empty() { "built in".to_owned() } else { files.join(" and ") }.as_str())
+    }
+}
+
+fn stamp(file: PathBuf) -> Option<(PathBuf, SystemTime, u64, u64)> {
+    let metadata = std::fs::metadata(&file).ok()?;
+    Some((file, metadata.modified().ok()?, metadata.len(), metadata.ino()))
+}
+
+/// Reads a policy file, or says all that is wrong with it.
+pub(crate) fn read_policy(file: &Path) -> Result<Policy, String> {
+    Policy::read(file, &read_text(file)?).map_err(|faults| shown(&faults))
+}
+
+/// Makes a policy of a file of envoyproxy/ratelimit, or of all in a folder.
+pub(crate) fn read_envoy(path: &Path, count_denied: bool) -> Result<EnvoyImport, String> {
+    let mut files = Vec::new();
+    for file in envoy_files(path)? {
+        let source = read_text(&file)?;
+        files.push((file, source));
+    }
+    import_envoy(&files, count_denied)
+        .map_err(|wrong| wrong.iter().map(shown).collect::<Vec<_>>().join("\n\n"))
+}
+
+/// The file, or every `*.yaml` of a folder, in the order of their names.
+fn envoy_files(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let refused = |error: std::io::Error| format!("{}: {error}", path.display());
+    if !std::fs::metadata(path).map_err(refused)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for file in std::fs::read_dir(path).map_err(refused)? {
+        let file = file.map_err(refused)?.path();
+        if file.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(format!("{}: there is no *.yaml in this folder", path.display()));
+    }
+    Ok(files)
+}
+
+fn read_text(file: &Path) -> Result<String, String> {
+    let refused = |error: std::io::Error| format!("{}: {error}", file.display());
+    let metadata = std::fs::metadata(file).map_err(refused)?;
+    if !metadata.is_file() {
+        return Err(format!("{}: this is no file", file.display()));
+    }
+    if metadata.len() > MOST_BYTES {
+        return Err(format!(
+            "{}: {} bytes, of which {MOST_BYTES} are the most",
+            file.display(),
+            metadata.len()
+        ));
+    }
+    let source = std::fs::read(file).map_err(refused)?;
+    String::from_utf8(source).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+        format!("{}:{line}:{column}: this is not UTF-8 text, which a policy file is", file.display())
+    })
+}
+
+fn shown(faults: &Faults) -> String {
+    if std::io::stderr().is_terminal() { faults.coloured() } else { faults.to_string() }
+}
