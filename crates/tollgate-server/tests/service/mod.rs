@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and fails where it fails")]
 
+pub(crate) mod resp;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,185 @@
+//! Redis clients that nobody here wrote, on the RESP port: redis-cli, redis-benchmark, redis-py, ioredis.
+#![allow(clippy::unwrap_used)]
+//!
+//! `./test` installs them, and says in TOLLGATE_VENV and TOLLGATE_NODE where the last two are; what is not there is skipped.
+
+mod service;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use service::Directory;
+use service::resp::RespService;
+
+const POLICY: &str = "limits: [{ name: per-user, key: [user], token_bucket: { rate: 1/min, burst: 2 } }]";
+
+/// What a program says, if it is there; it must not fail.
+fn said(command: &mut Command) -> Option<String> {
+    let output: Output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("skipped: {:?}: {error}; ./test installs it", command.get_program());
+            return None;
+        }
+    };
+    let said =
+        [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
+    assert!(output.status.success(), "{command:?}: {said}");
+    Some(said)
+}
+
+/// Where `./test` has put something.
+fn place(variable: &str) -> Option<PathBuf> {
+    let place = std::env::var_os(variable).map(PathBuf::from);
+    if place.is_none() {
+        eprintln!("skipped: {variable} does not say where it is; ./test does");
+    }
+    place
+}
+
+fn redis_cli(service: &RespService, arguments: &[&str]) -> Option<String> {
+    let port = service.address.port().to_string();
+    said(Command::new("redis-cli").args(["-p", &port]).args(arguments))
+}
+
+#[test]
+fn redis_cli_speaks_both_versions() {
+    let service = RespService::start(POLICY);
+    let Some(pong) = redis_cli(&service, &["PING"]) else { return };
+    assert_eq!(pong, "PONG\n");
+    for (arguments, expected) in [
+        (&["CL.THROTTLE", "u", "15", "30", "60"][..], "0\n16\n15\n-1\n2\n"),
+        (&["-3", "CL.THROTTLE", "v", "15", "30", "60"], "0\n16\n15\n-1\n2\n"),
+        (&["-3", "TOLLGATE.CHECK", "user", "bob", "COST", "3"], "allowed 0\nreason cost_exceeds_limit\n"),
+        (&["TOLLGATE.CHECK", "user", "bob", "COST", "3"], "allowed\n0\nreason\ncost_exceeds_limit\n"),
+        (&["DEL", "u"], "1\n"),
+        (&["COMMAND", "COUNT"], "16\n"),
+        (&["NOTHING", "x"], "ERR unknown command 'NOTHING', with args beginning with: 'x' \n"),
+    ] {
+        let answer = redis_cli(&service, arguments).unwrap();
+        assert!(answer.starts_with(expected), "{arguments:?}: {answer}");
+    }
+}
+
+#[test]
+fn redis_cli_gives_a_password_over_tls() {
+    let directory = Directory::new();
+    directory.write("password", "secret\n");
+    let made = said(
+        Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
+            .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+            .arg("-keyout")
+            .arg(directory.path("key.pem"))
+            .arg("-out")
+            .arg(directory.path("cert.pem")),
+    );
+    if made.is_none() {
+        return;
+    }
+    let policy = format!(
+        "tls: {{ cert_file: ./cert.pem, key_file: ./key.pem }}\nresp_password_file: ./password\n{POLICY}"
+    );
+    let service = RespService::start_in(directory, &policy);
+    let certificate = service.service.directory.path("cert.pem");
+    let certificate = certificate.to_str().unwrap();
+    let tls = ["--no-auth-warning", "--tls", "--cacert", certificate];
+    let ask = |arguments: &[&str]| redis_cli(&service, &[&tls[..], arguments].concat());
+    let Some(refused) = ask(&["PING"]) else { return };
+    assert_eq!(refused, "NOAUTH Authentication required.\n\n");
+    assert_eq!(ask(&["-a", "secret", "PING"]).unwrap(), "PONG\n");
+    assert_eq!(
+        ask(&["-3", "--user", "default", "--pass", "secret", "CL.THROTTLE", "k", "15", "30", "60"]).unwrap(),
+        "0\n16\n15\n-1\n2\n"
+    );
+    // A large answer goes through the records of TLS in pieces.
+    let long = "x".repeat(60_000);
+    assert_eq!(ask(&["-a", "secret", "ECHO", &long]).unwrap(), format!("{long}\n"));
+}
+
+#[test]
+fn redis_benchmark_finishes_without_an_error() {
+    let service = RespService::start(POLICY);
+    let port = service.address.port().to_string();
+    for pipeline in ["1", "16"] {
+        let mut command = Command::new("redis-benchmark");
+        command.args(["-p", &port, "-n", "20000", "-c", "50", "-P", pipeline, "-r", "1000", "-q"]);
+        let Some(report) = said(command.args(["CL.THROTTLE", "key:__rand_int__", "15", "30", "60"])) else {
+            return;
+        };
+        assert!(report.contains("requests per second"), "{report}");
+        assert!(!report.contains("Error") && !report.contains("WARNING"), "{report}");
+    }
+    let mut http = service.service.connect();
+    let mut count = |outcome: &str| {
+        let labels = format!("limit=\"(sent)\",outcome=\"{outcome}\",protocol=\"resp\"");
+        http.metric(&format!("tollgate_decisions_total{{{labels}}}")).unwrap()
+    };
+    assert!(count("allow") + count("deny") >= 40_000.0);
+}
+
+const PYTHON: &str = r#"
+import sys, redis
+port = int(sys.argv[1])
+for protocol in (2, 3):
+    client = redis.Redis(port=port, protocol=protocol, client_name="test", decode_responses=True)
+    assert client.ping() is True
+    key = f"key{protocol}"
+    assert client.execute_command("CL.THROTTLE", key, 15, 30, 60) == [0, 16, 15, -1, 2]
+    with client.pipeline(transaction=False) as pipe:
+        for _ in range(100):
+            pipe.execute_command("CL.THROTTLE", key, 15, 1, 3600)
+        answers = pipe.execute()
+    # The key keeps its arrival time, two seconds ahead, under numbers by which that is nearly nothing.
+    assert [answer[0] for answer in answers] == [0] * 15 + [1] * 85, answers
+    check = client.execute_command("TOLLGATE.CHECK", "user", f"u{protocol}")
+    if protocol == 2:
+        check = dict(zip(check[::2], check[1::2]))
+    assert check["allowed"] == 1 and check["limit"] == "per-user" and check["reason"] is None, check
+    try:
+        client.execute_command("CL.THROTTLE", key, "x", 30, 60)
+        raise SystemExit("no error")
+    except redis.ResponseError as error:
+        assert "Couldn't parse as integer: x" in str(error), error
+    assert client.delete(key) == 1
+    assert client.client_getname() == "test"
+    assert client.info()["redis_version"] == "7.4.0"
+print("python is content")
+"#;
+
+#[test]
+fn redis_py_is_content() {
+    let Some(venv) = place("TOLLGATE_VENV") else { return };
+    let service = RespService::start(POLICY);
+    let port = service.address.port().to_string();
+    let said = said(Command::new(venv.join("bin/python3")).args(["-c", PYTHON, &port])).unwrap();
+    assert!(said.ends_with("python is content\n"), "{said}");
+}
+
+const NODE: &str = r#"
+const Redis = require("ioredis");
+const assert = require("assert");
+(async () => {
+  const client = new Redis({ port: Number(process.argv[1]), connectionName: "test" });
+  assert.strictEqual(await client.ping(), "PONG");
+  assert.deepStrictEqual(await client.call("CL.THROTTLE", "k", 15, 30, 60), [0, 16, 15, -1, 2]);
+  const calls = Array.from({ length: 50 }, () => client.call("CL.THROTTLE", "many", 9, 1, 3600));
+  const limited = (await Promise.all(calls)).map((answer) => answer[0]);
+  assert.deepStrictEqual(limited, [...Array(10).fill(0), ...Array(40).fill(1)]);
+  await assert.rejects(client.call("CL.THROTTLE", "k", "x", 30, 60), /Couldn't parse as integer: x/);
+  assert.strictEqual(await client.del("k"), 1);
+  await client.quit();
+  console.log("node is content");
+})().catch((error) => { console.error(error); process.exit(1); });
+"#;
+
+#[test]
+fn ioredis_is_content() {
+    let Some(node) = place("TOLLGATE_NODE") else { return };
+    let service = RespService::start(POLICY);
+    let port = service.address.port().to_string();
+    let mut command = Command::new("node");
+    command.args(["-e", NODE, "--", &port]).current_dir(Path::new(&node));
+    let Some(said) = said(&mut command) else { return };
+    assert!(said.ends_with("node is content\n"), "{said}");
+}
