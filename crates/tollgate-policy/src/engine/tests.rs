@@ -466,6 +466,8 @@ fn warnings_name_what_is_worth_a_second_look() {
         (one("key: [], concurrency: { limit: 1 }"), &["limit `l` has no `lease`"]),
         (one("key: [ip], token_bucket: { rate: 1/s }").replace(TRUST, ""), &["no `identity.client_ip.trusted_proxies`"]),
         (one("key: [user], token_bucket: { rate: 1/s }").replace(TRUST, ""), &[]),
+        (one("key: [user], token_bucket: { rate: 1/s }") + "\nlisten: { resp: '0.0.0.0:6380' }", &["`listen.resp` 0.0.0.0:6380 is open"]),
+        (one("key: [user], token_bucket: { rate: 1/s }") + "\nlisten: { resp: '127.0.0.1:6380' }", &[]),
         (String::new(), &["there are no limits"]),
     ];
     for (file, expected) in rows {

@@ -64,6 +64,14 @@ impl Policy {
         self.warn_of_costs(&mut warnings);
         self.warn_of_patterns(&mut warnings);
         self.warn_of_strangers(&mut warnings);
+        if let Some(resp) = self.listen.and_then(|listen| listen.resp)
+            && !resp.ip().to_canonical().is_loopback()
+            && self.resp_password_file.is_none()
+        {
+            warnings.push(format!(
+                "`listen.resp` {resp} is open to other machines, and there is no `resp_password_file`: anybody may ask"
+            ));
+        }
         if self.limits.is_empty() {
             warnings.push("there are no limits: every request passes".to_owned());
         }

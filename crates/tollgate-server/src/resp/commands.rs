@@ -186,7 +186,7 @@ fn info(asked: &mut Asked<'_>) {
 /// `CONFIG GET parameter …`: the two that benchmarks ask for.
 fn config(asked: &mut Asked<'_>) {
     if !asked.arguments.is(1, "get") {
-        return unknown_subcommand(asked, "CONFIG");
+        return other_subcommand(asked, "CONFIG", &["get"]);
     }
     if asked.arguments.len() < 3 {
         return wrong_number(asked, "config|get");
@@ -201,6 +201,9 @@ fn config(asked: &mut Asked<'_>) {
         asked.reply.bulk(value.as_bytes());
     }
 }
+
+/// What `CLIENT` can be asked: nothing comes of most of it here, but clients ask.
+const CLIENT: [&str; 6] = ["getname", "id", "no-evict", "no-touch", "setinfo", "setname"];
 
 fn client(asked: &mut Asked<'_>) {
     let is = |word: &str| asked.arguments.is(1, word);
@@ -219,12 +222,9 @@ fn client(asked: &mut Asked<'_>) {
         _ if is("tracking") || is("maint_notifications") => {
             asked.reply.error("ERR there is nothing here to be notified of");
         }
-        _ => match ["setinfo", "setname", "getname", "id", "no-evict", "no-touch"]
-            .into_iter()
-            .find(|name| is(name))
-        {
+        _ => match CLIENT.into_iter().find(|name| is(name)) {
             Some(name) => wrong_number(asked, &format!("client|{name}")),
-            None => unknown_subcommand(asked, "CLIENT"),
+            None => other_subcommand(asked, "CLIENT", &CLIENT),
         },
     }
 }
@@ -253,7 +253,7 @@ fn command_(asked: &mut Asked<'_>) {
                 }
             }
         }
-        _ => unknown_subcommand(asked, "COMMAND"),
+        _ => other_subcommand(asked, "COMMAND", &["count", "docs", "info", "list"]),
     }
 }
 
@@ -268,7 +268,12 @@ fn describe(command: &Command, reply: &mut Reply<'_>) {
     (0..4).for_each(|_| reply.array(0));
 }
 
-fn unknown_subcommand(asked: &mut Asked<'_>, command: &str) {
+/// `HELP`, which lists those there are, or none of them.
+fn other_subcommand(asked: &mut Asked<'_>, command: &str, known: &[&str]) {
+    if asked.arguments.is(1, "help") {
+        asked.reply.array(known.len());
+        return known.iter().for_each(|name| asked.reply.simple(name));
+    }
     let name = asked.arguments.get(1).unwrap_or_default();
     let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
     asked.reply.error(format_args!("ERR unknown subcommand '{name}'. Try {command} HELP."));
