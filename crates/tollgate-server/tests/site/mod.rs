@@ -1,6 +1,6 @@
 //! A site as the recipes of `examples/` build it: a real proxy before an application, and the limiter that it asks.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it fails")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and fails where it fails")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -192,7 +192,7 @@ impl Site {
 
 /// Where a program is. `./test` installs them all, and says so by TOLLGATE_VENV; without it, one that is not there is
 /// said to be missing, and is none.
-fn program(name: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let venv = std::env::var_os("TOLLGATE_VENV").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut directories: Vec<PathBuf> = venv.iter().map(|venv| venv.join("bin")).collect();
@@ -207,7 +207,7 @@ fn program(name: &str) -> Option<PathBuf> {
 }
 
 /// Addresses of the loopback that nobody has.
-fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+pub(crate) fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     let listeners: [TcpListener; N] =
         std::array::from_fn(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     listeners.map(|listener| listener.local_addr().unwrap())
@@ -215,7 +215,7 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
 
 /// An application that answers what it was sent: method, target and length of the body in the first line, then the
 /// headers. `/forbidden` it answers with 403. It goes with the tests.
-fn application() -> SocketAddr {
+pub(crate) fn application() -> SocketAddr {
     let listener = TcpListener::bind((IpAddr::from(Ipv4Addr::LOCALHOST), 0)).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
