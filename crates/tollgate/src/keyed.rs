@@ -87,15 +87,42 @@ impl KeyedLimiter {
     ///
     /// When the table has 65535 rules in use, of all its limiters and tiers.
     pub fn another(&self, rule: impl Into<Rule>) -> Result<Self, TooManyRules> {
-        Self::within(Arc::clone(&self.table), rule.into())
+        Self::within(&self.table, rule.into())
     }
 
-    fn within(table: Arc<Table>, rule: Rule) -> Result<Self, TooManyRules> {
-        let limit = table.next_limit();
+    /// [`another`](Self::another) for each of these rules, in one step: all or none.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, Rule, TokenBucket};
+    ///
+    /// let first = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// let rules = [20, 30].map(|burst| TokenBucket::new(Rate::per_second(5)?, burst).map(Rule::from));
+    /// let [a, b] = rules;
+    /// let others = first.another_each(&[a?, b?])?;
+    /// assert_eq!(others.iter().map(|limiter| limiter.remaining("acme")).collect::<Vec<_>>(), [20, 30]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table would have more than 65535 rules in use.
+    pub fn another_each(&self, rules: &[Rule]) -> Result<Vec<Self>, TooManyRules> {
+        let numbers: Vec<Numbers> = rules.iter().map(|rule| Numbers::from(*rule)).collect();
+        let ids = self.table.add_tiers(&numbers).ok_or(TooManyRules)?;
+        Ok(ids.into_iter().map(|id| Self::with_tier(&self.table, id)).collect())
+    }
+
+    fn within(table: &Arc<Table>, rule: Rule) -> Result<Self, TooManyRules> {
         let ids = table.add_tiers(&[Numbers::from(rule)]).ok_or(TooManyRules)?;
-        let tier = Tier { id: ids[0], limit, table: table.number };
-        let owner = Arc::new(Owner { table: Arc::clone(&table), tiers: Mutex::new(ids) });
-        Ok(Self { table, limit, tier, owner })
+        Ok(Self::with_tier(table, ids[0]))
+    }
+
+    /// A limiter of its own for a tier that nobody has.
+    fn with_tier(table: &Arc<Table>, id: TierId) -> Self {
+        let limit = table.next_limit();
+        let tier = Tier { id, limit, table: table.number };
+        let owner = Arc::new(Owner { table: Arc::clone(table), tiers: Mutex::new(vec![id]) });
+        Self { table: Arc::clone(table), limit, tier, owner }
     }
 
     /// Decides a request of cost 1, now.

@@ -136,12 +136,29 @@ impl InForce {
             policy,
         };
         in_force.default_tier = in_force.policy.default_tier.as_deref().and_then(|tier| in_force.tier(tier));
+        let old = before.iter().flat_map(|before| &before.limits);
+        let old: HashMap<&str, &LimitInForce> = old.map(|old| (old.policy.name.as_str(), old)).collect();
+        let same = |limit: &Limit| {
+            old.get(limit.name.as_str()).copied().filter(|old| old.policy.continues_as(limit))
+        };
+        // Limits may be thousands, and the table is told of new ones once.
+        let new: Vec<Rule> = in_force
+            .policy
+            .limits
+            .iter()
+            .filter(|limit| same(limit).is_none())
+            .map(|limit| limit.rule)
+            .collect();
+        let mut new = limiter.another_each(&new)?.into_iter();
         for limit in &in_force.policy.limits {
-            let same =
-                before.and_then(|before| before.limits.iter().find(|old| old.policy.continues_as(limit)));
             let next = numbers.len();
             let number = *numbers.entry(limit.name.clone()).or_insert(next);
-            let limit = LimitInForce::new(limit.clone(), number, &in_force, same, limiter)?;
+            let before = same(limit);
+            let counter = match before {
+                Some(before) => Arc::clone(&before.counter),
+                None => Counter::new(new.next().expect("one for each that is new")),
+            };
+            let limit = LimitInForce::new(limit.clone(), number, &in_force, before, counter)?;
             in_force.limits.push(limit);
         }
         in_force.tenants = in_force.tenants();
@@ -239,12 +256,8 @@ impl LimitInForce {
         number: usize,
         in_force: &InForce,
         before: Option<&Self>,
-        limiter: &KeyedLimiter,
+        counter: Arc<Counter>,
     ) -> Result<Self, TooManyRules> {
-        let counter = match before {
-            Some(before) => Arc::clone(&before.counter),
-            None => Arc::new(Counter { limiter: limiter.another(policy.rule)?, spare: Mutex::default() }),
-        };
         let numbers = Counter::places(&counter, owners(&policy, in_force), before)?;
         let place =
             |name: &String| in_force.names.place(name).expect("every attribute of the policy has a place");
@@ -315,6 +328,10 @@ impl LimitInForce {
 }
 
 impl Counter {
+    fn new(limiter: KeyedLimiter) -> Arc<Self> {
+        Arc::new(Self { limiter, spare: Mutex::default() })
+    }
+
     /// A place for the numbers of each owner: where the owner had one, the same; else one that is free, or a new one.
     fn places(
         counter: &Arc<Self>,

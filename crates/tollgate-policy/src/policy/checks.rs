@@ -54,7 +54,9 @@ impl Policy {
     /// What is allowed and still worth a second look.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let at_once = self.limits.iter().map(|limit| self.together_with(limit)).max().unwrap_or(0);
+        // Of limits by descriptors, Envoy decides how many apply: one for each that it sends.
+        let by_attributes = self.limits.iter().filter(|limit| limit.descriptor.is_none());
+        let at_once = by_attributes.map(|limit| self.together_with(limit)).max().unwrap_or(0);
         if at_once > WITHOUT_ALLOCATION {
             warnings.push(format!(
                 "{at_once} limits may apply to one request: up to {WITHOUT_ALLOCATION} are decided without allocation, \
@@ -87,7 +89,7 @@ impl Policy {
     fn warn_of_costs(&self, warnings: &mut Vec<String>) {
         for cost in &self.costs {
             let sample = cost.applies_to.sample();
-            let live = self.limits.iter().filter(|limit| !limit.shadow);
+            let live = self.limits.iter().filter(|limit| !limit.shadow && limit.descriptor.is_none());
             for limit in live.filter(|limit| limit.applies_to.may_hold(&sample)) {
                 let small = limit.tiers.iter().filter(|(_, rule)| rule.capacity() < cost.cost);
                 let mut small: Vec<String> =
@@ -177,7 +179,7 @@ impl Policy {
     /// How many live limits may apply to a request that this one applies to.
     fn together_with(&self, limit: &Limit) -> usize {
         let sample = limit.applies_to.sample();
-        let is_live = |other: &&Limit| !other.shadow;
+        let is_live = |other: &&Limit| !other.shadow && other.descriptor.is_none();
         let always = |other: &&Limit| other.applies_to.conditions().is_empty();
         // Of a request that nothing is known of, anything might be true; not all of it at once.
         let may_apply =

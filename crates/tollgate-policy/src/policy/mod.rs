@@ -273,13 +273,10 @@ impl Policy {
         let limits = other.limits.iter_mut().filter_map(|limit| limit.descriptor.as_mut());
         let uncounted = other.descriptors.iter_mut().map(|uncounted| &mut uncounted.descriptor);
         limits.chain(uncounted).for_each(|descriptor| descriptor.place += after);
-        for limit in &other.limits {
-            if self.limits.iter().any(|own| own.name == limit.name) {
-                return Err(format!(
-                    "two limits are called `{}`: rename the one in the policy file",
-                    limit.name
-                ));
-            }
+        let own: HashSet<&str> = self.limits.iter().map(|limit| limit.name.as_str()).collect();
+        if let Some(Limit { name, .. }) = other.limits.iter().find(|limit| own.contains(limit.name.as_str()))
+        {
+            return Err(format!("two limits are called `{name}`: rename the one in the policy file"));
         }
         self.limits.append(&mut other.limits);
         self.descriptors.append(&mut other.descriptors);

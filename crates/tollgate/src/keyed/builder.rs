@@ -147,6 +147,6 @@ impl Builder {
     /// ```
     pub fn build(self) -> KeyedLimiter {
         let table = Arc::new(Table::new(self.settings));
-        KeyedLimiter::within(table, self.rule).expect("the first rule of a table")
+        KeyedLimiter::within(&table, self.rule).expect("the first rule of a table")
     }
 }

@@ -165,6 +165,9 @@ impl Table {
 
     /// Adds tiers, all or none. None where there are as many rules as can be told apart.
     pub(crate) fn add_tiers(&self, tiers: &[Numbers]) -> Option<Vec<TierId>> {
+        if tiers.is_empty() {
+            return Some(Vec::new());
+        }
         let tiers: Vec<Numbers> = tiers.iter().map(|numbers| self.align(*numbers)).collect();
         self.change_rules(|_| tiers.len(), |rules| rules.add_tiers(&tiers))
     }
