@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -16,6 +16,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long what was sent may stay unread.
 const STALLED: Duration = Duration::from_secs(20);
+
+/// After how long the other side of a quiet connection is asked whether it is still there.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// How long connections have to end when the process is to.
 pub(crate) const DRAIN: Duration = Duration::from_secs(5);
@@ -108,7 +111,9 @@ pub(crate) async fn serve<P: Speak>(
 
 fn prepare(stream: TcpStream) -> std::io::Result<TcpStream> {
     stream.set_nodelay(true)?;
-    // A client that does not read what it asked for is not waited for.
-    SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED))?;
+    let socket = SockRef::from(&stream);
+    // A client that does not read what it asked for is not waited for, nor is one that is gone without a word.
+    socket.set_tcp_user_timeout(Some(STALLED))?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(QUIET))?;
     Ok(stream)
 }

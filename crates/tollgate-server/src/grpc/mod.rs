@@ -2,6 +2,7 @@
 
 mod answer;
 mod ask;
+mod body;
 #[allow(
     missing_docs,
     missing_debug_implementations,
@@ -13,6 +14,7 @@ mod ask;
 #[rustfmt::skip]
 mod generated;
 mod health;
+mod message;
 mod metadata;
 mod server;
 

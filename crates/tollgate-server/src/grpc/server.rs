@@ -1,31 +1,39 @@
 //! Speaks gRPC on a connection: HTTP/2 from the first byte.
+//!
+//! Nearly all requests are one small message that comes in one piece. All that have come together are decided in one go
+//! and answered in one write, without a task for each: a third of the time that a general server of gRPC takes. Whatever
+//! else comes goes to one, `tonic`, a task each.
 
-use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use bytes::Bytes;
+use h2::server::{Builder, Connection as H2, SendResponse};
+use h2::{RecvStream, SendStream};
+use http_body_util::BodyExt as _;
 use hyper::http::{Request, Response};
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tonic::body::Body;
 use tonic::server::NamedService as _;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tower_service::Service as _;
 
 use super::RateLimits;
+use super::body::Incoming;
 use super::generated::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
 use super::health::Health;
+use super::message;
 use crate::listener::{Connection, Speak};
 use crate::service::Service;
 
 /// What the messages look like, for whoever asks by reflection.
 const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
+
+/// What Envoy calls.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// The largest message that is read.
 const MOST_BYTES: usize = 1 << 20;
@@ -33,11 +41,15 @@ const MOST_BYTES: usize = 1 << 20;
 /// As many requests may be under way on one connection.
 const MOST_STREAMS: u32 = 1024;
 
-/// How often the other side of a quiet connection is asked whether it is still there, and how long it may take.
-const PING: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
+/// The largest headers of a request.
+const MOST_HEADER_BYTES: u32 = 16 << 10;
+
+/// How long a connection may take to begin, and a request to come.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The three services of the port.
 pub(crate) struct Grpc<R: ServerReflection> {
+    service: Arc<Service>,
     rate_limits: RateLimitServiceServer<RateLimits>,
     health: HealthServer<Health>,
     reflection: ServerReflectionServer<R>,
@@ -49,8 +61,9 @@ pub(crate) fn grpc(service: Arc<Service>, is_serving: watch::Receiver<bool>) -> 
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1();
-    let rate_limits = RateLimitServiceServer::new(RateLimits(service));
+    let rate_limits = RateLimitServiceServer::new(RateLimits(Arc::clone(&service)));
     Grpc {
+        service,
         rate_limits: rate_limits.max_decoding_message_size(MOST_BYTES),
         health: HealthServer::new(Health(is_serving)),
         reflection: reflection.expect("made from proto/, and tried in tests"),
@@ -59,20 +72,11 @@ pub(crate) fn grpc(service: Arc<Service>, is_serving: watch::Receiver<bool>) -> 
 
 impl<R: ServerReflection> Clone for Grpc<R> {
     fn clone(&self) -> Self {
-        let Self { rate_limits, health, reflection } = self;
-        Self { rate_limits: rate_limits.clone(), health: health.clone(), reflection: reflection.clone() }
-    }
-}
-
-impl<R: ServerReflection> Grpc<R> {
-    async fn call(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        let service = request.uri().path().split('/').nth(1).unwrap_or_default();
-        if service == HealthServer::<Health>::NAME {
-            self.health.call(request).await
-        } else if service == ServerReflectionServer::<R>::NAME {
-            self.reflection.call(request).await
-        } else {
-            self.rate_limits.call(request).await // which says so itself where nobody has it
+        Self {
+            service: Arc::clone(&self.service),
+            rate_limits: self.rate_limits.clone(),
+            health: self.health.clone(),
+            reflection: self.reflection.clone(),
         }
     }
 }
@@ -86,20 +90,130 @@ impl<R: ServerReflection> Speak for Grpc<R> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = service_fn(move |request| self.clone().call(request));
-        let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(MOST_STREAMS)
-            .keep_alive_interval(PING.0)
-            .keep_alive_timeout(PING.1)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut connection = std::pin::pin!(connection);
-        tokio::select! {
-            _ = &mut connection => {}
-            () = stop => {
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
+        let mut builder = Builder::new();
+        builder.max_concurrent_streams(MOST_STREAMS).max_header_list_size(MOST_HEADER_BYTES);
+        // What goes wrong on a connection is the client's affair: it hung up, or spoke something else.
+        let Ok(Ok(mut connection)) = tokio::time::timeout(PATIENCE, builder.handshake(stream)).await else {
+            return;
+        };
+        let mut stop = std::pin::pin!(stop);
+        let (mut calls, mut is_stopping) = (Vec::new(), false);
+        loop {
+            let next = poll_fn(|context| poll_calls(&mut connection, &mut calls, context));
+            let goes_on = tokio::select! {
+                goes_on = next => goes_on,
+                () = &mut stop, if !is_stopping => {
+                    is_stopping = true;
+                    connection.graceful_shutdown();
+                    true
+                }
+            };
+            for (request, respond) in calls.drain(..) {
+                self.answer(request, respond);
+            }
+            if !goes_on {
+                return;
             }
         }
     }
+}
+
+type Call = (Request<RecvStream>, SendResponse<Bytes>);
+
+/// Reads what has come, sends what is ready, and takes all calls that have come together. False at the end of the
+/// connection.
+fn poll_calls<S>(
+    connection: &mut H2<S, Bytes>,
+    calls: &mut Vec<Call>,
+    context: &mut Context<'_>,
+) -> Poll<bool>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Poll::Ready(call) = connection.poll_accept(context) {
+        match call {
+            Some(Ok(call)) => calls.push(call),
+            Some(Err(_)) | None => return Poll::Ready(false),
+        }
+    }
+    if calls.is_empty() { Poll::Pending } else { Poll::Ready(true) }
+}
+
+impl<R: ServerReflection> Grpc<R> {
+    /// Answers a call, at once if it is the usual one and is there.
+    fn answer(&self, mut request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+        let first =
+            if request.uri().path() == SHOULD_RATE_LIMIT { first_piece(request.body_mut()) } else { None };
+        match first {
+            Some(message)
+                if request.body().is_end_stream() && message::is_plain(request.headers(), &message) =>
+            {
+                message::answer(&self.service, &message, respond);
+            }
+            first => {
+                let call = self.clone().call(request.map(|body| Incoming::new(first, body)), respond);
+                tokio::spawn(call);
+            }
+        }
+    }
+
+    /// Answers a call of any kind, as it comes.
+    async fn call(mut self, request: Request<Incoming>, respond: SendResponse<Bytes>) {
+        let service = request.uri().path().split('/').nth(1).unwrap_or_default();
+        let response = if service == HealthServer::<Health>::NAME {
+            self.health.call(request).await
+        } else if service == ServerReflectionServer::<R>::NAME {
+            self.reflection.call(request).await
+        } else {
+            // Where nobody has what is asked for, it says so itself. A message that does not come is not waited for.
+            match tokio::time::timeout(PATIENCE, self.rate_limits.call(request)).await {
+                Ok(response) => response,
+                Err(_) => return,
+            }
+        };
+        let Ok(response) = response;
+        // A client that has gone does not hear it.
+        let _ = send(response, respond).await;
+    }
+}
+
+/// What of a message has come already.
+fn first_piece(body: &mut RecvStream) -> Option<Bytes> {
+    // Nobody need be woken: what is not there now is waited for elsewhere.
+    let Poll::Ready(Some(Ok(piece))) = body.poll_data(&mut Context::from_waker(Waker::noop())) else {
+        return None;
+    };
+    let _ = body.flow_control().release_capacity(piece.len());
+    Some(piece)
+}
+
+/// Sends an answer as the client takes it.
+async fn send(
+    response: Response<tonic::body::Body>,
+    mut respond: SendResponse<Bytes>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (head, mut body) = response.into_parts();
+    let mut stream = respond.send_response(Response::from_parts(head, ()), false)?;
+    while let Some(frame) = body.frame().await {
+        match frame?.into_data() {
+            Ok(data) => send_data(&mut stream, data).await?,
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    return Ok(stream.send_trailers(trailers)?);
+                }
+            }
+        }
+    }
+    Ok(stream.send_data(Bytes::new(), true)?)
+}
+
+async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
+    while !data.is_empty() {
+        stream.reserve_capacity(data.len());
+        let room = poll_fn(|context| stream.poll_capacity(context)).await.transpose()?;
+        let Some(room) = room else { return Ok(()) }; // the client has gone
+        let piece = data.split_to(room.min(data.len()));
+        stream.send_data(piece, false)?;
+    }
+    Ok(())
 }

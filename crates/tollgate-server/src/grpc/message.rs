@@ -1,0 +1,58 @@
+//! A call that has come whole: its message read, decided and answered at once.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use h2::server::SendResponse;
+use hyper::http::{HeaderMap, HeaderValue, Response, header};
+use prost::Message as _;
+use tonic::Status;
+
+use super::{RateLimitRequest, should_rate_limit};
+use crate::metrics::Protocol;
+use crate::service::Service;
+
+/// What stands before a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+/// Whether this is a call of gRPC with one message, not compressed, and all of it is here.
+pub(super) fn is_plain(headers: &HeaderMap, message: &[u8]) -> bool {
+    let is_grpc = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let [0, a, b, c, d, message @ ..] = message else { return false };
+    is_grpc && u32::from_be_bytes([*a, *b, *c, *d]) as usize == message.len()
+}
+
+/// Decides the message and answers. A client that has gone does not hear it.
+pub(super) fn answer(service: &Service, message: &[u8], respond: SendResponse<Bytes>) {
+    let decided = RateLimitRequest::decode(&message[PREFIX..])
+        .map_err(|error| Status::internal(format!("the message cannot be read: {error}")))
+        .and_then(|request| should_rate_limit(service, &request, Protocol::grpc));
+    let _ = match decided {
+        Ok(response) => {
+            let length = response.encoded_len();
+            let mut data = BytesMut::with_capacity(PREFIX + length);
+            data.put_u8(0);
+            data.put_u32(u32::try_from(length).unwrap_or(u32::MAX)); // a few kilobytes at most
+            response.encode(&mut data).expect("there is room for it");
+            send(data.freeze(), respond)
+        }
+        Err(status) => refuse(status, respond),
+    };
+}
+
+fn send(data: Bytes, mut respond: SendResponse<Bytes>) -> Result<(), h2::Error> {
+    let mut head = Response::new(());
+    head.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    let mut stream = respond.send_response(head, false)?;
+    // It waits in memory where the client does not take it: so many as there may be calls, of so few bytes.
+    stream.send_data(data, false)?;
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+    stream.send_trailers(trailers)
+}
+
+/// Tells what is wrong in the headers alone, as gRPC has it.
+fn refuse(status: Status, mut respond: SendResponse<Bytes>) -> Result<(), h2::Error> {
+    let (head, ()) = status.into_http::<()>().into_parts();
+    respond.send_response(Response::from_parts(head, ()), true).map(drop)
+}
