@@ -102,7 +102,8 @@ async fn serve(
         listeners.spawn(listener::serve(listener, tls.as_ref().map(|tls| tls.grpc.clone()), grpc, stopped()));
     }
     if let Some(listener) = resp {
-        listeners.spawn(resp::serve(listener, tls.map(|tls| tls.resp), Arc::clone(service), stopped()));
+        let resp = resp::Resp::new(Arc::clone(service));
+        listeners.spawn(listener::serve(listener, tls.map(|tls| tls.resp), resp, stopped()));
     }
     if options.demo {
         println!("demo: a dozen tenants send requests, to be seen in /metrics and /v1/hot");

@@ -1,7 +1,7 @@
 //! RESP, the protocol of Redis: `CL.THROTTLE` as redis-cell has it, and `TOLLGATE.CHECK` by the policy.
 //!
 //! A request goes one way: `connection` reads bytes, `frame` finds requests in them, `session` has them answered by
-//! `commands`, and all answers to one read go out in one write. Only `connection` and `server` know of sockets.
+//! `commands`, and all answers to one read go out in one write. Only `connection` and `server` know of streams.
 
 mod check;
 mod commands;
@@ -15,4 +15,4 @@ mod session;
 mod throttle;
 
 pub(crate) use self::password::Password;
-pub(crate) use self::server::serve;
+pub(crate) use self::server::Resp;
