@@ -2,7 +2,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::server::SendResponse;
-use hyper::http::{HeaderMap, HeaderValue, Response, header};
+use hyper::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use prost::Message as _;
 use tonic::Status;
 
@@ -13,13 +13,15 @@ use crate::service::Service;
 /// What stands before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// Whether this is a call of gRPC with one message, not compressed, and all of it is here.
-pub(super) fn is_plain(headers: &HeaderMap, message: &[u8]) -> bool {
-    let is_grpc = headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+/// Whether a call is one of gRPC.
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// Whether this is one message, not compressed, and all of it.
+pub(super) fn is_whole(message: &[u8]) -> bool {
     let [0, a, b, c, d, message @ ..] = message else { return false };
-    is_grpc && u32::from_be_bytes([*a, *b, *c, *d]) as usize == message.len()
+    u32::from_be_bytes([*a, *b, *c, *d]) as usize == message.len()
 }
 
 /// Decides the message and answers. A client that has gone does not hear it.
@@ -55,4 +57,11 @@ fn send(data: Bytes, mut respond: SendResponse<Bytes>) -> Result<(), h2::Error> 
 fn refuse(status: Status, mut respond: SendResponse<Bytes>) -> Result<(), h2::Error> {
     let (head, ()) = status.into_http::<()>().into_parts();
     respond.send_response(Response::from_parts(head, ()), true).map(drop)
+}
+
+/// Tells whoever speaks HTTP/2 and no gRPC, as HTTP has it.
+pub(super) fn refuse_kind(mut respond: SendResponse<Bytes>) {
+    let mut head = Response::new(());
+    *head.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    let _ = respond.send_response(head, true);
 }

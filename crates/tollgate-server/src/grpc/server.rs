@@ -142,12 +142,13 @@ where
 impl<R: ServerReflection> Grpc<R> {
     /// Answers a call, at once if it is the usual one and is there.
     fn answer(&self, mut request: Request<RecvStream>, respond: SendResponse<Bytes>) {
-        let first =
-            if request.uri().path() == SHOULD_RATE_LIMIT { first_piece(request.body_mut()) } else { None };
+        if !message::is_grpc(request.headers()) {
+            return message::refuse_kind(respond);
+        }
+        let is_usual = request.uri().path() == SHOULD_RATE_LIMIT;
+        let first = if is_usual { first_piece(request.body_mut()) } else { None };
         match first {
-            Some(message)
-                if request.body().is_end_stream() && message::is_plain(request.headers(), &message) =>
-            {
+            Some(message) if request.body().is_end_stream() && message::is_whole(&message) => {
                 message::answer(&self.service, &message, respond);
             }
             first => {
