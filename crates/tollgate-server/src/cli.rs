@@ -17,7 +17,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the service: decide requests over HTTP and RESP, the protocol of Redis
+    /// Run the service: decide requests over HTTP, gRPC as Envoy asks, and RESP, the protocol of Redis
     Serve(Serve),
     /// Validate a policy file and print its limits as a table
     Check {

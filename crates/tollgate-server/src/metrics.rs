@@ -204,7 +204,7 @@ impl Metrics {
             }
             let now = verdict.decided_at();
             // Of a limit with one key for everybody, that one is the hottest.
-            if !limit.limit().key.is_empty() {
+            if limit.limit().has_keys() {
                 metrics.hot_keys.count(limit.key_hash(), || limit.key(), !limit.is_allowed(), now);
             }
         };

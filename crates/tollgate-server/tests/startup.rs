@@ -27,7 +27,7 @@ fn what_cannot_be_served_is_told_in_a_line() {
         (format!("listen: {{ http: '{address}' }}"), &["listen.http", &address, "in use"][..]),
         ("listen: { http: '192.0.2.1:80' }".to_owned(), &["listen.http", "192.0.2.1:80"]),
         ("store: { redis: { url: 'redis://127.0.0.1' } }".to_owned(), &["store: redis", "not built"]),
-        ("listen: { grpc: '127.0.0.1:0' }".to_owned(), &["listen.grpc", "not built"]),
+        (format!("listen: {{ grpc: '{address}' }}"), &["listen.grpc", &address, "in use"]),
         (format!("listen: {{ resp: '{address}' }}"), &["listen.resp", &address, "in use"]),
         ("resp_password_file: ./nowhere".to_owned(), &["resp password", "nowhere", "No such file"]),
         ("admin: { token_file: ./nowhere }".to_owned(), &["admin token", "nowhere", "No such file"]),

@@ -7,8 +7,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::fault::{Fault, Faults};
+use crate::quantity::duration_text;
 use crate::reader::{Reader, nearest, quoted};
 use crate::yaml::{self, Node, Value};
 
@@ -33,7 +35,7 @@ pub struct EnvoyImport {
 /// ```
 /// let file = "domain: edge\ndescriptors: [{ key: path, rate_limit: { unit: minute, requests_per_unit: 10 } }]";
 /// let import = tollgate_policy::import_envoy(&[("edge.yaml".into(), file.into())], false).unwrap();
-/// assert!(import.policy.contains("fixed_window: { limit: 10, window: 60s }"));
+/// assert!(import.policy.contains("fixed_window: { limit: 10, window: 1min }"));
 /// ```
 pub fn import_envoy(files: &[(PathBuf, String)], count_denied: bool) -> Result<EnvoyImport, Vec<Faults>> {
     let mut import = EnvoyImport { policy: String::new(), warnings: Vec::new() };
@@ -430,7 +432,8 @@ impl Rule {
         match (per_unit, &self.limit) {
             (Some((requests, seconds)), _) => {
                 let limit = requests.max(1); // of what is blocked nobody asks how much
-                let _ = writeln!(policy, "    fixed_window: {{ limit: {limit}, window: {seconds}s }}");
+                let window = duration_text(Duration::from_secs(seconds));
+                let _ = writeln!(policy, "    fixed_window: {{ limit: {limit}, window: {window} }}");
                 let flags = [("shadow", self.shadow_mode), ("count_denied", count_denied)];
                 policy.extend(
                     flags.iter().filter(|(_, set)| *set).map(|(name, _)| format!("    {name}: true\n")),

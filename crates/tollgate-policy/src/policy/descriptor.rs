@@ -1,5 +1,7 @@
 //! Envoy descriptors: what a limit applies to where Envoy asks, by the rules of envoyproxy/ratelimit.
 
+use std::fmt;
+
 use super::matching::Pattern;
 use crate::fault::Fault;
 use crate::keys;
@@ -135,6 +137,18 @@ impl Descriptor {
     }
 }
 
+/// `edge: path=/api/*, user`.
+impl fmt::Display for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entry = |entry: &Entry| match &entry.value {
+            Some(value) => format!("{}={value}", entry.key),
+            None => entry.key.clone(),
+        };
+        let entries: Vec<String> = self.entries.iter().map(entry).collect();
+        write!(f, "{}: {}", self.domain, entries.join(", "))
+    }
+}
+
 impl Uncounted {
     /// Reads what stands among the limits without an algorithm.
     pub(super) fn read(reader: &Reader<'_>, section: &Section<'_>, place: usize) -> Option<Self> {
@@ -179,6 +193,11 @@ impl Entry {
             Some(value) => format!("{}_{value}", self.key),
             None => self.key.clone(),
         }
+    }
+
+    /// Whether its values are counted apart.
+    pub(crate) fn has_many(&self) -> bool {
+        !self.share_threshold && self.value.as_deref().is_none_or(|value| value.contains('*'))
     }
 
     /// The pattern it is, if its value has a star.

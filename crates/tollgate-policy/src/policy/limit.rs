@@ -5,7 +5,7 @@ use std::fmt;
 
 use tollgate::Rule;
 
-use super::descriptor::Descriptor;
+use super::descriptor::{Descriptor, Entry};
 use super::matching::Match;
 use super::numbers::{Algorithm, Holding, Numbers};
 use crate::fault::Fault;
@@ -144,6 +144,12 @@ impl Limit {
     /// The rule for a tier, if it has one.
     pub fn rule_for(&self, tier: Option<&str>) -> &Rule {
         tier.and_then(|tier| self.tiers.get(tier)).unwrap_or(&self.rule)
+    }
+
+    /// Whether it counts by anything, or has one key for everybody.
+    pub fn has_keys(&self) -> bool {
+        let of_descriptor = self.descriptor.iter().flat_map(|descriptor| &descriptor.entries);
+        !self.key.is_empty() || of_descriptor.into_iter().any(Entry::has_many)
     }
 
     /// Whether it holds places for as long as nobody gives them back.

@@ -76,12 +76,16 @@ fn joined(numbers: Vec<(&'static str, String)>) -> String {
 
 fn key(limit: &Limit) -> String {
     match limit.key.as_slice() {
+        [] if limit.has_keys() => "values of the descriptor".to_owned(),
         [] => "one for everybody".to_owned(),
         parts => parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     }
 }
 
 fn matches(limit: &Limit) -> String {
+    if let Some(descriptor) = &limit.descriptor {
+        return format!("descriptor {descriptor}");
+    }
     let conditions: Vec<String> = limit
         .applies_to
         .patterns()

@@ -31,6 +31,7 @@ fn limit(limit: &Limit) -> Value {
         "capacity": limit.rule.capacity(),
         "key": limit.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "match": matches,
+        "descriptor": limit.descriptor.as_ref().map(ToString::to_string),
         "shadow": limit.shadow,
         "tiers": tiers,
     })
