@@ -88,11 +88,9 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(None),
         Value::Number(number) if number.as_u64().is_some() => Ok(number.as_u64()),
-        Value::String(text) => {
-            let number = text
-                .parse()
-                .map_err(|_| D::Error::invalid_value(Unexpected::Str(&text), &"a whole number"))?;
-            Ok(Some(number))
+        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let refused = |_| D::Error::invalid_value(Unexpected::Str(&text), &"a whole number");
+            text.parse().map(Some).map_err(refused)
         }
         other => Err(D::Error::custom(format!("invalid value: {other}, expected a whole number"))),
     }
