@@ -470,17 +470,61 @@ fn hits_may_be_none_or_many_or_given_back() {
     assert_eq!(hit(Hits::Charge(11)), (false, vec![Over(10, 10)]));
 }
 
+/// What is given back is given back by a request that passes: a denial changes nothing.
 #[test]
-fn what_is_given_back_can_be_charged_in_the_same_call() {
-    let files = Files::new(&[
-        "domain: d\ndescriptors: [{ key: k, rate_limit: { unit: day, requests_per_unit: 10 } }]",
-    ]);
-    let both: [Entries<'_>; 2] = [&[("k", "v")], &[("k", "v")]];
-    assert!(files.hit("d", &both[..1], &[Hits::Charge(10)]).0);
+fn a_denied_request_gives_nothing_back() {
+    let file = "
+domain: d
+descriptors:
+  - { key: k, rate_limit: { unit: day, requests_per_unit: 10 } }
+  - { key: full, rate_limit: { unit: day, requests_per_unit: 1 } }
+";
+    let files = Files::new(&[file]);
+    assert!(files.ask("d", &[&[("full", "v")]]).0);
+    assert!(files.hit("d", &[&[("k", "v")]], &[Hits::Charge(10)]).0);
+    let both: [Entries<'_>; 2] = [&[("k", "v")], &[("full", "v")]];
     assert_eq!(
-        files.hit("d", &both, &[Hits::Charge(3), Hits::Refund(4)]),
-        (true, vec![Within(10, 1), Within(10, 1)])
+        files.hit("d", &both, &[Hits::Refund(4), Hits::Charge(1)]),
+        (false, vec![Within(10, 0), Over(1, 0)])
     );
+    assert_eq!(
+        files.hit("d", &both, &[Hits::Refund(4), Hits::Charge(0)]),
+        (true, vec![Within(10, 4), Within(1, 0)])
+    );
+}
+
+/// A limit of 0 is over like any other: in quota mode another may have room, in shadow mode it is told each time.
+#[test]
+fn zero_is_a_limit_like_others() {
+    let file = "
+domain: d
+descriptors:
+  - { key: none, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 0 } }
+  - { key: some, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 5 } }
+  - { key: blocked, rate_limit: { unit: day, requests_per_unit: 0 } }
+";
+    let files = Files::new(&[file]);
+    assert_eq!(files.ask("d", &[&[("none", "")], &[("some", "")]]), (true, vec![Over(1, 1), Within(5, 4)]));
+    assert_eq!(files.ask("d", &[&[("none", "")]]), (false, vec![Over(1, 1)]));
+    assert_eq!(
+        files.ask("d", &[&[("blocked", "")], &[("some", "")]]),
+        (false, vec![Over(1, 1), Within(5, 4)])
+    );
+    let files = Files::with(&[file], false, "envoy: { shadow_mode: true }\n");
+    for _ in 0..3 {
+        assert_eq!(files.ask("d", &[&[("blocked", "")]]), (true, vec![Over(1, 1)]));
+    }
+}
+
+/// The reference looks `key_value` up as one text, also where another key comes to the same; its values count apart.
+#[test]
+fn values_count_apart_under_whatever_key_they_were_found() {
+    let files = Files::new(&[
+        "domain: d\ndescriptors: [{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 9 } }]",
+    ]);
+    for value in ["p", "q", "r"] {
+        assert_eq!(files.one("d", &[("a_x", value)]), Within(9, 8), "{value}");
+    }
 }
 
 /// Limits by attributes apply beside those of descriptors, and all are decided together.
@@ -576,4 +620,48 @@ descriptors:
     assert_eq!(ask("d", 0, 1), (false, false, Some(0), Some(2)), "0 lets nothing pass");
     assert_eq!(ask("d", 9, 0), (true, true, Some(5), Some(1)), "a peek at it charges the other");
     assert_eq!(ask("e", 1, 7), (true, true, None, None), "a domain that nobody has");
+}
+
+/// What is sent is counted by its window, so that each unit has a count of its own; of two limits for one key, the
+/// strictest holds.
+#[test]
+fn limits_that_are_sent_count_by_unit_and_the_strictest_holds() {
+    let engine = Engine::new(Policy::default()).unwrap();
+    let policy = engine.policy();
+    let attributes = [("domain", "d"), ("k", "v")];
+    let of = |limit, seconds| Described {
+        attributes: &attributes,
+        hits: Hits::Usual,
+        limit: Some(Override { limit, window: Duration::from_secs(seconds) }),
+    };
+    let at = |seconds: u64| Timestamp::from_nanos(seconds * 1_000_000_000);
+    let passes = |asked: &[Described<'_>], now| policy.check_together(asked, now).unwrap().is_allowed();
+    let day = 86_400;
+    assert_eq!([0; 4].map(|_| passes(&[of(3, day)], at(0))), [true, true, true, false]);
+    assert!(passes(&[of(1000, 1)], at(1)) && passes(&[of(1000, 1)], at(3)), "another unit");
+    assert_eq!([0; 2].map(|_| passes(&[of(3, day)], at(4))), [false, false], "it gave nothing back");
+    assert!(!passes(&[of(10, 3600), of(1, 3600)], at(5)), "the strictest of both is 1");
+    assert!(passes(&[of(10, 3600)], at(5)), "and nothing was charged");
+}
+
+/// So many different limits are remembered; a request that brings one more than there is room for is refused, and none
+/// that is asked together with it is lost.
+#[test]
+fn more_limits_than_are_remembered_may_be_sent() {
+    let engine = Engine::new(Policy::default()).unwrap();
+    let (policy, now) = (engine.policy(), Timestamp::from_nanos(0));
+    let attributes = [("domain", "d"), ("k", "v")];
+    let of = |limit| Described {
+        attributes: &attributes,
+        hits: Hits::Usual,
+        limit: Some(Override { limit, window: Duration::from_secs(1) }),
+    };
+    for limit in 1..=4096 {
+        let _ = policy.check_together(&[of(limit)], now);
+    }
+    for limit in 0..300 {
+        let _ = policy.check_together(&[of(4096 + limit), of(1 + limit), of(5000 + limit)], now);
+    }
+    let refused = policy.check_together(&[of(1), of(9999)], now);
+    assert!(matches!(refused, Ok(_) | Err(NotDecided::Override(_))), "{refused:?}");
 }

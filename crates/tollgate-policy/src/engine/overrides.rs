@@ -51,19 +51,26 @@ impl Overrides {
         }
         drop(rules);
         let mut rules = self.0.write();
-        for of in overrides {
+        for of in overrides.clone() {
             rules.add(of, of.rule()?, now)?;
+        }
+        // Where one of them had to make room for another, there are too many.
+        if !overrides.clone().all(|of| rules.known.contains_key(&of)) {
+            return Err(ThrottleError::TooManyRules);
         }
         Ok(KnownOverrides(parking_lot::RwLockWriteGuard::downgrade(rules)))
     }
 }
 
 impl KnownOverrides<'_> {
-    /// A request of cost 1 to the key that the attributes make.
-    pub(super) fn ask(&self, of: Override, attributes: &[(&str, &str)]) -> Request<'_> {
+    /// A request of some cost to the key that the attributes make, for windows of this length: another limit has the
+    /// same count, another window has its own.
+    pub(super) fn ask(&self, of: Override, attributes: &[(&str, &str)], cost: u64) -> Request<'_> {
         let parts: SmallVec<[&str; 8]> = attributes.iter().flat_map(|(key, value)| [*key, *value]).collect();
         let known = self.0.known.get(&of).expect("made known, and kept");
-        self.0.limiter.ask(&Parts(&parts)).tier(known.tier)
+        let ask = self.0.limiter.ask(&(of.window, Parts(&parts))).tier(known.tier);
+        // What no window could hold is denied for ever, and charged to nobody.
+        ask.cost(if of.limit == 0 && cost > 0 { u64::MAX } else { cost })
     }
 }
 

@@ -52,7 +52,7 @@ impl<'a> Plan<'a> {
             verdict.add(place, in_force.numbers_of(place, &standing), is_missing);
         }
         if let Some(place) = found {
-            verdict.add(place, in_force.numbers_of(place, &standing), in_force.limit(place).is_blocked());
+            verdict.add(place, in_force.numbers_of(place, &standing), false);
         }
         if verdict.limits.len() > MOST_LIMITS {
             let name = |entry: &Entry| in_force.limit(entry.limit).policy.name.clone();
@@ -164,7 +164,9 @@ impl<'a> Verdict<'a> {
 
     pub(super) fn ask(&self, entry: &Entry) -> tollgate::Request<'a> {
         let limit = self.in_force.limit(entry.limit);
-        limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(self.cost)
+        // What no limit could hold is denied for ever, and charged to nobody.
+        let cost = if limit.is_blocked() && self.cost > 0 { u64::MAX } else { self.cost };
+        limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(cost)
     }
 
     pub(super) fn note(&mut self, verdict: &tollgate::Verdict, decisions: &[Decision]) {
@@ -176,7 +178,7 @@ impl<'a> Verdict<'a> {
         self.cost > 0 && self.limits.iter().any(|entry| entry.is_missing)
     }
 
-    /// Denies because an attribute is missing, or nothing may pass: no wait helps, and nothing is charged but where
+    /// Denies because an attribute is missing: no wait helps, and nothing is charged but where
     /// denied requests count, too.
     pub(super) fn deny_missing(&mut self) {
         let decisions: Entries<Decision> = self.limits.iter().map(|entry| self.denied(entry)).collect();

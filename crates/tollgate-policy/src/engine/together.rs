@@ -84,18 +84,22 @@ impl<'a> Together<'a> {
         let mut together = Self { outcome: Outcome::ALLOW, answers };
         together.replace();
         together.require_few()?;
-        let overrides = engine.overrides.known(requests.iter().filter_map(|request| request.limit), now)?;
-        together.give_back(&overrides, now);
+        together.use_the_strictest();
+        let sent = together.answers.iter().filter_map(|answer| answer.request.limit);
+        let overrides = engine.overrides.known(sent, now)?;
         let asks = together.asks(&overrides);
         if in_force.policy.envoy.shadow_mode {
             // Nothing is denied, so each limit is charged for what it would let pass.
             together.note(asks.iter().map(|ask| ask.check_at(now)));
-        } else if together.answers.iter().any(Answer::denies_all) {
+        } else if together.answers.iter().any(|answer| answer.verdict.is_missing()) {
             together.note(std::iter::repeat(Decision::default()));
             together.answers.iter_mut().for_each(|answer| answer.deny(&overrides, now));
             together.outcome = Outcome::NEVER;
         } else {
             together.decide(&asks, now);
+        }
+        if together.is_allowed() {
+            together.give_back(&overrides, now);
         }
         for answer in &mut together.answers {
             answer.verdict.is_charged = together.outcome.is_allowed();
@@ -153,14 +157,39 @@ impl<'a> Together<'a> {
         Err(TooManyLimits { limits: names.collect() })
     }
 
-    /// Gives back what was charged before, to every limit that applies.
-    fn give_back(&self, overrides: &KnownOverrides<'_>, now: Timestamp) {
-        for answer in &self.answers {
+    /// Of limits that were sent for one key, the strictest holds for all.
+    fn use_the_strictest(&mut self) {
+        let same = |a: &Described<'_>, b: &Described<'_>| {
+            a.attributes == b.attributes && a.limit.map(|of| of.window) == b.limit.map(|of| of.window)
+        };
+        for i in 0..self.answers.len() {
+            let asked = self.answers[i].request;
+            let limits = self.answers.iter().filter(|other| same(&other.request, &asked));
+            if let (Some(of), Some(limit)) =
+                (asked.limit, limits.filter_map(|other| other.request.limit).min_by_key(|of| of.limit))
+            {
+                debug_assert_eq!(of.window, limit.window);
+                self.answers[i].request.limit = Some(limit);
+            }
+        }
+    }
+
+    /// Gives back what was charged before, to every limit that applies, and tells how they stand then.
+    fn give_back(&mut self, overrides: &KnownOverrides<'_>, now: Timestamp) {
+        for answer in &mut self.answers {
             let Hits::Refund(cost) = answer.request.hits else { continue };
             let verdict = &answer.verdict;
-            let asks = verdict.limits.iter().chain(&verdict.shadow).map(|entry| verdict.ask(entry));
-            let sent = answer.request.limit.map(|of| overrides.ask(of, answer.request.attributes));
-            asks.chain(sent).for_each(|ask| _ = ask.cost(cost).refund_at(now, now));
+            for entry in verdict.limits.iter().chain(&verdict.shadow) {
+                verdict.ask(entry).cost(cost).refund_at(now, now);
+            }
+            let left: SmallVec<[Decision; 8]> =
+                verdict.limits.iter().map(|entry| verdict.ask(entry).preview_at(now)).collect();
+            answer.verdict.note(&tollgate::Verdict::of(&left), &left);
+            let sent = answer.request.limit.map(|of| overrides.ask(of, answer.request.attributes, 0));
+            if let (Some(told), Some(ask)) = (&mut answer.overridden, sent) {
+                ask.cost(cost).refund_at(now, now);
+                told.decision = ask.preview_at(now);
+            }
         }
     }
 
@@ -289,27 +318,15 @@ impl<'a> Answer<'a> {
     }
 
     fn ask_sent<'o>(&self, overrides: &'o KnownOverrides<'_>) -> Option<tollgate::Request<'o>> {
-        let ask = overrides.ask(self.request.limit?, self.request.attributes);
-        Some(ask.cost(self.verdict.cost))
-    }
-
-    /// Whether it has a limit that lets nothing pass.
-    fn denies_all(&self) -> bool {
-        self.verdict.is_missing() || self.sent_denies_all()
-    }
-
-    fn sent_denies_all(&self) -> bool {
-        self.verdict.cost > 0 && self.request.limit.is_some_and(|of| of.limit == 0)
+        Some(overrides.ask(self.request.limit?, self.request.attributes, self.verdict.cost))
     }
 
     /// Notes that the request is denied whatever its limits say.
     fn deny(&mut self, overrides: &KnownOverrides<'_>, now: Timestamp) {
         self.verdict.deny_missing();
         let preview = self.ask_sent(overrides).map(|ask| ask.preview_at(now));
-        let denies_all = self.sent_denies_all();
         if let (Some(sent), Some(preview)) = (&mut self.overridden, preview) {
-            let outcome = if denies_all { Outcome::NEVER } else { preview.outcome };
-            sent.decision = Decision { outcome, ..preview };
+            sent.decision = preview;
         }
     }
 }

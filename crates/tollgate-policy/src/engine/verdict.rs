@@ -249,7 +249,7 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
     /// Why it does not.
     pub fn reason(&self) -> Option<Reason> {
         let Outcome::Deny { retry } = self.entry.decision.outcome else { return None };
-        if self.entry.is_missing && !self.in_force.is_blocked() {
+        if self.entry.is_missing {
             return Some(Reason::MissingAttribute);
         }
         Some(Reason::told(retry, self.in_force.is_concurrency, self.verdict.reduced))

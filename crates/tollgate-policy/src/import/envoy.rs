@@ -362,8 +362,13 @@ impl<'a> File<'a> {
     }
 
     fn flag(&mut self, node: &Node) -> bool {
-        if let Value::Bool(flag) = node.value {
-            return flag;
+        match &node.value {
+            Value::Bool(flag) => return *flag,
+            Value::Null => return false,
+            // As YAML had it before 2009, and as those files may.
+            Value::Text(text) if ["yes", "on", "y"].contains(&text.to_lowercase().as_str()) => return true,
+            Value::Text(text) if ["no", "off", "n"].contains(&text.to_lowercase().as_str()) => return false,
+            _ => {}
         }
         self.fault(
             node.span.clone(),
