@@ -48,10 +48,14 @@ impl Source {
         policy.with_limits_of(imported)
     }
 
-    /// How its files are now. None where one is missing.
+    /// How its files are now. None where the policy file is missing, as it is for a moment when it is replaced.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
-        let envoy = self.envoy_config.as_deref().map(envoy_files).transpose().ok()?;
-        self.config.iter().cloned().chain(envoy.into_iter().flatten()).map(stamp).collect()
+        let config = self.config.iter().map(|file| stamp(file.clone())).collect::<Option<Stamp>>()?;
+        // Of those of envoyproxy/ratelimit, what is missing is told when it is read.
+        let envoy = self.envoy_config.as_deref().map_or(Ok(Vec::new()), envoy_files).unwrap_or_default();
+        let missing = |file: &PathBuf| (file.clone(), SystemTime::UNIX_EPOCH, 0, 0);
+        let envoy = envoy.into_iter().map(|file| stamp(file.clone()).unwrap_or_else(|| missing(&file)));
+        Some(config.into_iter().chain(envoy).collect())
     }
 }
 
@@ -93,7 +97,9 @@ fn envoy_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for file in std::fs::read_dir(path).map_err(refused)? {
         let file = file.map_err(refused)?.path();
-        if file.extension().is_some_and(|extension| extension == "yaml") {
+        // Those that begin with a dot are an editor's.
+        let is_hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !is_hidden && file.extension().is_some_and(|extension| extension == "yaml") {
             files.push(file);
         }
     }

@@ -165,6 +165,17 @@ fn nobody_is_waited_for_for_ever() {
         &mut deaf,
         &[&b"*2\r\n$4\r\nECHO\r\n$9000\r\n"[..], &[b'x'; 9000], b"\r\n"].concat(),
     );
+    // A stranger that goes on asking is a stranger still.
+    let mut chatty = service.connect();
+    let is_answered = |client: &mut Resp| {
+        let mut answer = [0; 64];
+        client.0.write_all(b"PING\r\n").is_ok() && client.0.read(&mut answer).is_ok_and(|read| read > 0)
+    };
+    let asked = (0..60)
+        .take_while(|_| is_answered(&mut chatty))
+        .inspect(|_| pause(Duration::from_millis(500)))
+        .count();
+    assert!(asked < 60, "it may ask for ever");
     // More of the half comes, but never all of it.
     half.send(b"def");
     assert_eq!(half.rest(), "");

@@ -6,6 +6,7 @@ use hyper::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use prost::Message as _;
 use tonic::Status;
 
+use super::server::send_data;
 use super::{RateLimitRequest, should_rate_limit};
 use crate::metrics::Protocol;
 use crate::service::Service;
@@ -15,7 +16,9 @@ const PREFIX: usize = 5;
 
 /// Whether a call is one of gRPC.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
+    matches!(kind, Some([] | [b'+' | b';', ..]))
 }
 
 /// Whether this is one message, not compressed, and all of it.
@@ -46,10 +49,19 @@ fn send(data: Bytes, mut respond: SendResponse<Bytes>) -> Result<(), h2::Error> 
     let mut head = Response::new(());
     head.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     let mut stream = respond.send_response(head, false)?;
-    // It waits in memory where the client does not take it: so many as there may be calls, of so few bytes.
-    stream.send_data(data, false)?;
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+    stream.reserve_capacity(data.len());
+    if stream.capacity() < data.len() {
+        // A client that does not take its answers is waited for elsewhere, and not for ever.
+        tokio::spawn(async move {
+            if let Ok(Some(())) = send_data(&mut stream, data).await {
+                let _ = stream.send_trailers(trailers);
+            }
+        });
+        return Ok(());
+    }
+    stream.send_data(data, false)?;
     stream.send_trailers(trailers)
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use h2::server::{Builder, Connection as H2, SendResponse};
 use h2::{RecvStream, SendStream};
 use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
 use hyper::http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -35,14 +36,18 @@ const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
 /// What Envoy calls.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// The largest message that is read.
-const MOST_BYTES: usize = 1 << 20;
+/// The largest message that is read: of Envoy's, and of those who ask about health or reflection.
+const MOST_BYTES: usize = 128 << 10;
+const MOST_OTHER_BYTES: usize = 16 << 10;
 
 /// As many requests may be under way on one connection.
-const MOST_STREAMS: u32 = 1024;
+const MOST_STREAMS: u32 = 256;
 
 /// The largest headers of a request.
 const MOST_HEADER_BYTES: u32 = 16 << 10;
+
+/// How long an answer may stay unread.
+const STALLED: Duration = Duration::from_secs(20);
 
 /// How long a connection may take to begin, and a request to come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,8 +70,10 @@ pub(crate) fn grpc(service: Arc<Service>, is_serving: watch::Receiver<bool>) -> 
     Grpc {
         service,
         rate_limits: rate_limits.max_decoding_message_size(MOST_BYTES),
-        health: HealthServer::new(Health(is_serving)),
-        reflection: reflection.expect("made from proto/, and tried in tests"),
+        health: HealthServer::new(Health(is_serving)).max_decoding_message_size(MOST_OTHER_BYTES),
+        reflection: reflection
+            .expect("made from proto/, and tried in tests")
+            .max_decoding_message_size(MOST_OTHER_BYTES),
     }
 }
 
@@ -158,23 +165,22 @@ impl<R: ServerReflection> Grpc<R> {
         }
     }
 
-    /// Answers a call of any kind, as it comes.
+    /// Answers a call of any kind, as it comes. A message that does not come is not waited for.
     async fn call(mut self, request: Request<Incoming>, respond: SendResponse<Bytes>) {
-        let service = request.uri().path().split('/').nth(1).unwrap_or_default();
-        let response = if service == HealthServer::<Health>::NAME {
-            self.health.call(request).await
-        } else if service == ServerReflectionServer::<R>::NAME {
-            self.reflection.call(request).await
-        } else {
-            // Where nobody has what is asked for, it says so itself. A message that does not come is not waited for.
-            match tokio::time::timeout(PATIENCE, self.rate_limits.call(request)).await {
-                Ok(response) => response,
-                Err(_) => return,
+        let called = async {
+            let service = request.uri().path().split('/').nth(1).unwrap_or_default();
+            if service == HealthServer::<Health>::NAME {
+                self.health.call(request).await
+            } else if service == ServerReflectionServer::<R>::NAME {
+                self.reflection.call(request).await
+            } else {
+                self.rate_limits.call(request).await // which says so itself where nobody has it
             }
         };
-        let Ok(response) = response;
-        // A client that has gone does not hear it.
-        let _ = send(response, respond).await;
+        if let Ok(Ok(response)) = tokio::time::timeout(PATIENCE, called).await {
+            // A client that has gone does not hear it.
+            let _ = send(response, respond).await;
+        }
     }
 }
 
@@ -188,16 +194,30 @@ fn first_piece(body: &mut RecvStream) -> Option<Bytes> {
     Some(piece)
 }
 
-/// Sends an answer as the client takes it.
+/// Sends an answer as it is made and as the client takes it, until the client has heard enough.
 async fn send(
     response: Response<tonic::body::Body>,
     mut respond: SendResponse<Bytes>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let (head, mut body) = response.into_parts();
-    let mut stream = respond.send_response(Response::from_parts(head, ()), false)?;
-    while let Some(frame) = body.frame().await {
+    // What is refused is refused in the headers alone.
+    let is_all = body.is_end_stream();
+    let mut stream = respond.send_response(Response::from_parts(head, ()), is_all)?;
+    if is_all {
+        return Ok(());
+    }
+    loop {
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            _ = poll_fn(|context| stream.poll_reset(context)) => return Ok(()),
+        };
+        let Some(frame) = frame else { return Ok(stream.send_data(Bytes::new(), true)?) };
         match frame?.into_data() {
-            Ok(data) => send_data(&mut stream, data).await?,
+            Ok(data) => {
+                if send_data(&mut stream, data).await?.is_none() {
+                    return Ok(());
+                }
+            }
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
                     return Ok(stream.send_trailers(trailers)?);
@@ -205,16 +225,20 @@ async fn send(
             }
         }
     }
-    Ok(stream.send_data(Bytes::new(), true)?)
 }
 
-async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
+/// Sends data as the client takes it. None where it does not take it for long, or has gone: the stream is then dropped,
+/// which tells it so.
+pub(super) async fn send_data(
+    stream: &mut SendStream<Bytes>,
+    mut data: Bytes,
+) -> Result<Option<()>, h2::Error> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());
-        let room = poll_fn(|context| stream.poll_capacity(context)).await.transpose()?;
-        let Some(room) = room else { return Ok(()) }; // the client has gone
-        let piece = data.split_to(room.min(data.len()));
+        let room = tokio::time::timeout(STALLED, poll_fn(|context| stream.poll_capacity(context)));
+        let Ok(Some(room)) = room.await else { return Ok(None) };
+        let piece = data.split_to(room?.min(data.len()));
         stream.send_data(piece, false)?;
     }
-    Ok(())
+    Ok(Some(()))
 }

@@ -40,8 +40,8 @@ struct Asked {
     domain: Option<String>,
     #[serde(default)]
     descriptors: Option<Vec<Descriptor>>,
-    #[serde(default, alias = "hitsAddend", deserialize_with = "number")]
-    hits_addend: Option<u64>,
+    #[serde(default, alias = "hitsAddend", deserialize_with = "small_number")]
+    hits_addend: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -69,8 +69,8 @@ struct Entry {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Limit {
-    #[serde(default, alias = "requestsPerUnit", deserialize_with = "number")]
-    requests_per_unit: Option<u64>,
+    #[serde(default, alias = "requestsPerUnit", deserialize_with = "small_number")]
+    requests_per_unit: Option<u32>,
     #[serde(default)]
     unit: Option<Unit>,
 }
@@ -81,6 +81,13 @@ struct Limit {
 enum Unit {
     Name(String),
     Number(i32),
+}
+
+/// A whole number that fits the field it is for.
+fn small_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let Some(number) = number(deserializer)? else { return Ok(None) };
+    let fitting = u32::try_from(number);
+    fitting.map(Some).map_err(|_| D::Error::custom(format!("{number} is more than 4294967295, the most")))
 }
 
 /// A whole number, which JSON has as a number or, lest it be rounded, as text.
@@ -101,7 +108,7 @@ impl From<Asked> for RateLimitRequest {
         Self {
             domain: asked.domain.unwrap_or_default(),
             descriptors: asked.descriptors.unwrap_or_default().into_iter().map(Into::into).collect(),
-            hits_addend: fitting(asked.hits_addend),
+            hits_addend: asked.hits_addend.unwrap_or_default(),
         }
     }
 }
@@ -113,7 +120,7 @@ impl From<Descriptor> for grpc::RateLimitDescriptor {
             value: entry.value.unwrap_or_default(),
         };
         let limit = |limit: Limit| grpc::rate_limit_descriptor::RateLimitOverride {
-            requests_per_unit: fitting(limit.requests_per_unit),
+            requests_per_unit: limit.requests_per_unit.unwrap_or_default(),
             unit: match limit.unit {
                 Some(Unit::Name(name)) => grpc::RateLimitUnit::from_str_name(&name).map_or(0, Into::into),
                 Some(Unit::Number(number)) => number,
@@ -127,10 +134,6 @@ impl From<Descriptor> for grpc::RateLimitDescriptor {
             is_negative_hits: descriptor.is_negative_hits.unwrap_or(false),
         }
     }
-}
-
-fn fitting(number: Option<u64>) -> u32 {
-    u32::try_from(number.unwrap_or_default()).unwrap_or(u32::MAX)
 }
 
 /// A `RateLimitResponse`. What is 0 or empty is left out.

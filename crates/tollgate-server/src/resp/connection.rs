@@ -52,12 +52,12 @@ pub(super) struct Connection<S> {
     sent: usize,      // of that
     is_written: bool, // since all of it was last flushed
     alarm: Option<(WaitsFor, Pin<Box<Sleep>>)>,
+    password: Option<Pin<Box<Sleep>>>, // until when a stranger must have given it
 }
 
 /// What a connection may wait for only so long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitsFor {
-    Password,
     Request,
     Reader,
 }
@@ -75,6 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             sent: 0,
             is_written: false,
             alarm: None,
+            password: None,
         }
     }
 
@@ -93,6 +94,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         context: &mut Context<'_>,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Poll<io::Result<()>> {
+        // Whatever else a stranger does meanwhile.
+        if self.session.is_stranger {
+            let password = self.password.get_or_insert_with(|| Box::pin(sleep(REQUEST_TIMEOUT)));
+            if password.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        } else {
+            self.password = None;
+        }
         loop {
             // A client that does not read is not listened to.
             match self.poll_send(context) {
@@ -109,7 +119,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.poll_read(context) {
                 Poll::Ready(read) => read?,
                 Poll::Pending if stop.as_mut().poll(context).is_ready() => return Poll::Ready(Ok(())),
-                Poll::Pending if self.session.is_stranger => return self.wait(WaitsFor::Password, context),
                 Poll::Pending if self.rest.is_empty() => {
                     self.alarm = None;
                     return Poll::Pending;
@@ -152,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             } else {
                 self.rest.drain(..answered.consumed);
             }
-            if answered.consumed > 0 && !self.session.is_stranger {
+            if answered.consumed > 0 {
                 self.alarm = None; // the next may take as long
             }
             self.until = answered.until;

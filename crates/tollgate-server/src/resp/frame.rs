@@ -62,7 +62,7 @@ pub(super) fn parse(
     match input.get(at) {
         None => Ok(Parsed::Part { until: at + 1 }),
         Some(b'*') => parse_array(input, at, is_stranger, arguments),
-        Some(_) => parse_line(input, at, arguments),
+        Some(_) => parse_line(input, at, is_stranger, arguments),
     }
 }
 
@@ -161,6 +161,7 @@ impl Length {
 fn parse_line(
     input: &mut [u8],
     at: usize,
+    is_stranger: bool,
     arguments: &mut Vec<Range<usize>>,
 ) -> Result<Parsed, ProtocolError> {
     // With room for the line break, which is one byte or two.
@@ -178,6 +179,12 @@ fn parse_line(
     while let Some(word) = words.next_word()? {
         if arguments.len() == MOST_ARGUMENTS {
             return Err(ProtocolError::LongLine);
+        }
+        if is_stranger && arguments.len() == MOST_ARGUMENTS_OF_STRANGERS {
+            return Err(ProtocolError::ArrayOfStranger);
+        }
+        if is_stranger && word.len() > LONGEST_BULK_OF_STRANGERS {
+            return Err(ProtocolError::BulkOfStranger);
         }
         arguments.push(word);
     }

@@ -273,6 +273,10 @@ fn a_password_is_asked_for() {
     assert_eq!(answer, b"-ERR Protocol error: unauthenticated multibulk length\r\n");
     let (answer, _) = Talk::locked().send(b"*1\r\n$16385\r\n");
     assert_eq!(answer, b"-ERR Protocol error: unauthenticated bulk length\r\n");
+    let (answer, _) = Talk::locked().send(&[&b"AUTH a b c d e f g h i j"[..], b"\r\n"].concat());
+    assert_eq!(answer, b"-ERR Protocol error: unauthenticated multibulk length\r\n");
+    let (answer, _) = Talk::locked().send(&[b"AUTH ", &[b'x'; 16_385][..], b"\r\n"].concat());
+    assert_eq!(answer, b"-ERR Protocol error: unauthenticated bulk length\r\n");
 }
 
 #[test]
