@@ -95,7 +95,11 @@ pub(crate) const LISTEN: &[Key] = &[
         Text,
         "Envoy's rate limit service v3, gRPC health and reflection. 127.0.0.1:8081 if there is no `listen:` at all.",
     ),
-    key("resp", Text, "`CL.THROTTLE`, as redis-cell has it, and `TOLLGATE.CHECK`."),
+    key(
+        "resp",
+        Text,
+        "The protocol of Redis: `CL.THROTTLE`, as redis-cell has it, and `TOLLGATE.CHECK`. 127.0.0.1:6380 if there is no `listen:` at all.",
+    ),
     key("gateway", Text, "The reverse proxy; only with a `gateway:` section. Not built yet."),
 ];
 

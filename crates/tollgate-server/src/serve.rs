@@ -47,7 +47,11 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
         // Whoever says where HTTP is spoken has the rest from the policy only.
         (http, listen) => Listen { http, ..listen.unwrap_or_default() },
     };
-    let (warnings, started) = (policy.warnings(), policy.clone());
+    let (mut warnings, started) = (policy.warnings(), policy.clone());
+    if listen.grpc.is_none() && policy.limits.iter().any(|limit| limit.descriptor.is_some()) {
+        warnings
+            .push("there are limits by Envoy descriptors and no `listen.grpc`: Envoy cannot ask".to_owned());
+    }
     let service = Arc::new(Service::new(policy, Reloader::new(source, started))?);
     for warning in warnings {
         tracing::warn!("{warning}");

@@ -268,3 +268,21 @@ fn files_of_the_reference_are_served_as_they_are_and_again_when_they_change() {
     let text = String::from_utf8(checked.stdout).unwrap();
     assert!(checked.status.success() && text.contains("mongo_cps/database_users"), "{text}");
 }
+
+/// One key of a limit by a descriptor is looked at, and set free, by the values that count apart.
+#[test]
+fn a_key_of_a_descriptor_is_looked_at_and_reset() {
+    let (service, address) = Service::start_grpc(POLICY);
+    let (mut envoy, mut client) = (Envoy::connect(address), service.connect());
+    for _ in 0..4 {
+        envoy.ask("edge", &[&[("path", "/e")]]);
+    }
+    let target = "/v1/keys?limit=edge/path&path=/e";
+    let key = json_of(&client.get(target));
+    assert_eq!((&key["key"], &key["remaining"]), (&json!(["/e"]), &json!(6)), "{key}");
+    assert_eq!(client.get("/v1/keys?limit=edge/path").status, 400, "which path?");
+    assert_eq!(json_of(&client.0.send("DELETE", target, &[], "")), json!({ "reset": true }));
+    assert_eq!(json_of(&client.get(target))["remaining"], 10);
+    let hot = json_of(&client.get("/v1/hot?limit=edge/path")).to_string();
+    assert!(hot.contains("/e"), "{hot}");
+}

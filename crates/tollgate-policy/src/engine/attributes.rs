@@ -19,8 +19,6 @@ pub(crate) struct Values<'a> {
 
 /// Who is asking, where a policy tells tenants apart.
 pub(crate) const TENANT: &str = "tenant";
-/// The domain of an Envoy descriptor.
-const DOMAIN: &str = "domain";
 /// The class of the tenant: derived, never taken from the caller.
 pub(crate) const TIER: &str = "tier";
 
@@ -75,21 +73,10 @@ impl<'a> Values<'a> {
         self.by_name[usize::from(id)]
     }
 
-    /// What it has of the entries of an Envoy descriptor, in order. Those whose values share one count are left out.
+    /// What it has of the entries of an Envoy descriptor, in order: they follow `domain`, under whatever key they were
+    /// found by. Those whose values share one count are left out.
     pub(crate) fn of_entries<'e>(&'e self, entries: &'e [Entry]) -> impl Iterator<Item = &'a str> + 'e {
-        // As Envoy sends it: `domain`, then an entry for each, under whatever key it was found by.
-        let sent = match self.all {
-            [(DOMAIN, _), sent @ ..] if sent.len() == entries.len() => Some(sent),
-            _ => None,
-        };
-        entries.iter().enumerate().filter(|(_, entry)| !entry.share_threshold).map(move |(i, entry)| {
-            if let Some(sent) = sent {
-                return sent[i].1;
-            }
-            // As somebody asks about a key: by names, of which one that comes again has the next value.
-            let earlier = entries[..i].iter().filter(|other| other.key == entry.key).count();
-            let same = self.all.iter().filter(|(name, _)| *name == entry.key);
-            same.map(|(_, value)| *value).nth(earlier).unwrap_or_default()
-        })
+        let value = |i: usize| self.all.get(i + 1).map(|(_, value)| *value).unwrap_or_default();
+        entries.iter().enumerate().filter(|(_, entry)| !entry.share_threshold).map(move |(i, _)| value(i))
     }
 }

@@ -302,6 +302,24 @@ impl LimitInForce {
         self.key.iter().map(|names| Self::value(names, values).unwrap_or_default()).collect()
     }
 
+    /// The attributes of a request of Envoy's to a key of this limit, from the values of those entries that have many. None
+    /// where it is found by attributes.
+    pub(super) fn described<'x>(
+        &'x self,
+        attributes: &[(&'x str, &'x str)],
+    ) -> Option<Vec<(&'x str, &'x str)>> {
+        let descriptor = self.policy.descriptor.as_ref()?;
+        let mut given = attributes.to_vec();
+        let mut entries = vec![("domain", descriptor.domain.as_str())];
+        for entry in &descriptor.entries {
+            // Of a key that comes again, the next value.
+            let place = given.iter().position(|(name, _)| *name == entry.key);
+            let value = place.map(|place| given.remove(place).1).or(entry.value.as_deref());
+            entries.push((&entry.key, value.unwrap_or_default()));
+        }
+        Some(entries)
+    }
+
     /// Whether nothing passes, whatever the numbers say.
     pub(super) fn is_blocked(&self) -> bool {
         self.policy.descriptor.as_ref().is_some_and(|descriptor| descriptor.blocked)

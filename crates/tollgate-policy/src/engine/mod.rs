@@ -399,6 +399,8 @@ impl PolicyInForce<'_> {
     /// How a key of a limit stands. None where there is no such limit.
     pub fn key(&self, limit: &str, attributes: &[(&str, &str)], now: Timestamp) -> Option<KeyStatus> {
         let (place, limit) = self.in_force.find(limit)?;
+        let described = limit.described(attributes);
+        let attributes = described.as_deref().unwrap_or(attributes);
         let standing = self.engine.standing(&self.in_force, plan::tenant(attributes));
         let values = self.in_force.names.values(attributes, self.in_force.tier_name(standing.tier));
         let numbers = self.in_force.numbers_of(place, &standing);
@@ -413,6 +415,8 @@ impl PolicyInForce<'_> {
     /// Forgets a key of a limit: whether it was remembered. None where there is no such limit.
     pub fn reset(&self, limit: &str, attributes: &[(&str, &str)]) -> Option<bool> {
         let (_, limit) = self.in_force.find(limit)?;
+        let described = limit.described(attributes);
+        let attributes = described.as_deref().unwrap_or(attributes);
         let standing = self.engine.standing(&self.in_force, plan::tenant(attributes));
         let values = self.in_force.names.values(attributes, self.in_force.tier_name(standing.tier));
         Some(limit.reset(&limit.shared_key(&values)))

@@ -196,7 +196,7 @@ impl Entry {
     }
 
     /// Whether its values are counted apart.
-    pub(crate) fn has_many(&self) -> bool {
+    pub fn has_many(&self) -> bool {
         !self.share_threshold && self.value.as_deref().is_none_or(|value| value.contains('*'))
     }
 

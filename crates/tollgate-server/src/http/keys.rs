@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use serde_json::json;
-use tollgate_policy::{Policy, Seconds};
+use tollgate_policy::{KeyPart, Policy, Seconds};
 
 use super::problem::Problem;
 use super::query::query_pairs;
@@ -52,16 +52,20 @@ fn require_key(policy: &Policy, limit: &str, attributes: &[(String, String)]) ->
         return Err(unknown(limit));
     };
     let given = |name: &String| attributes.iter().any(|(given, _)| given == name);
-    let key: Vec<String> = found.key.iter().map(ToString::to_string).collect();
+    // Of an Envoy descriptor, the entries whose values count apart.
+    let entries = found.descriptor.iter().flat_map(|descriptor| &descriptor.entries);
+    let entries = entries.filter(|entry| entry.has_many()).map(|entry| KeyPart(vec![entry.key.clone()]));
+    let parts: Vec<KeyPart> = found.key.iter().cloned().chain(entries).collect();
+    let key: Vec<String> = parts.iter().map(ToString::to_string).collect();
     let counts_by = || if key.is_empty() { "nothing: it has one key".to_owned() } else { key.join(" and ") };
     let refused =
         |what: String| Problem::bad_request(format!("{what}: limit `{limit}` counts by {}", counts_by()));
     for (name, _) in attributes.iter().filter(|(name, _)| name != "tenant") {
-        if !found.key.iter().any(|part| part.0.contains(name)) {
+        if !parts.iter().any(|part| part.0.contains(name)) {
             return Err(refused(format!("`{name}` is no part of the key")));
         }
     }
-    match found.key.iter().find(|part| part.0.as_slice() != ["tier"] && !part.0.iter().any(given)) {
+    match parts.iter().find(|part| part.0.as_slice() != ["tier"] && !part.0.iter().any(given)) {
         Some(part) => Err(refused(format!("`{part}` is missing"))),
         None => Ok(()),
     }
