@@ -16,9 +16,6 @@ use crate::record::Recorder;
 use crate::reload::Reloader;
 use crate::resp::Password;
 
-/// As many limits can always be decided together.
-const MOST_LIMITS: usize = 32;
-
 /// What all listeners share.
 pub(crate) struct Service {
     pub(crate) engine: Arc<Engine>,
@@ -79,9 +76,7 @@ impl Service {
         protocol: Protocol,
         mut each: impl FnMut(&Verdict<'a>),
     ) -> Result<(), TooManyLimits> {
-        if policy.limits.len() > MOST_LIMITS {
-            requests.iter().try_for_each(|request| policy.plan(request).map(drop))?;
-        }
+        policy.require_few(requests)?;
         for request in requests {
             each(&self.check(policy, request, now, protocol)?);
         }

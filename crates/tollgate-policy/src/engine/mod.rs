@@ -34,6 +34,7 @@ pub use self::cells::{CellNumbers, CellRequest};
 pub use self::explain::{Explained, Explanation};
 pub use self::overrides::Override;
 pub use self::plan::Plan;
+pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
 pub use self::throttle::{ThrottleError, Throttled};
 pub use self::together::{Answer, Described, Hits, NotDecided, Together};
 pub use self::verdict::{Key, LimitVerdict, Reason, Summary, Verdict};
@@ -75,7 +76,7 @@ pub struct Request<'a> {
 
 /// More limits apply to a request than can be decided together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} limits apply to this request, and 32 is the most: {}", .limits.len(), .limits.join(", "))]
+#[error("{} limits apply to this request, and {MOST_LIMITS} is the most: {}", .limits.len(), .limits.join(", "))]
 pub struct TooManyLimits {
     /// Those that apply.
     pub limits: Vec<String>,
@@ -350,6 +351,19 @@ impl PolicyInForce<'_> {
     /// When more than 32 limits apply.
     pub fn plan_with_permits<'a>(&'a self, request: &Request<'a>) -> Result<Plan<'a>, TooManyLimits> {
         Plan::new(self.engine, &self.in_force, request, plan::Permits::Can, None)
+    }
+
+    /// Whether every one of several requests can be decided.
+    ///
+    /// # Errors
+    ///
+    /// When more than 32 limits apply to one.
+    pub fn require_few(&self, requests: &[Request<'_>]) -> Result<(), TooManyLimits> {
+        // Of so few limits, more cannot apply.
+        if self.in_force.limits.len() <= MOST_LIMITS {
+            return Ok(());
+        }
+        requests.iter().try_for_each(|request| self.plan(request).map(drop))
     }
 
     /// Decides a request: all limits that apply are charged, or none. Concurrency limits do not act here, where nobody

@@ -18,8 +18,8 @@ pub(super) enum Permits {
 }
 
 /// The most limits that can be decided together, and as many as usually are.
-pub(super) const MOST_LIMITS: usize = 32;
-const USUAL_LIMITS: usize = 8;
+pub(crate) const MOST_LIMITS: usize = KeyedLimiter::MOST_TOGETHER;
+pub(crate) const USUAL_LIMITS: usize = KeyedLimiter::USUAL_TOGETHER;
 
 /// The tenant of a request.
 pub(super) fn tenant<'a>(attributes: &[(&'a str, &'a str)]) -> Option<&'a str> {

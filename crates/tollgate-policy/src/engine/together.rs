@@ -159,18 +159,15 @@ impl<'a> Together<'a> {
 
     /// Of limits that were sent for one key, the strictest holds for all.
     fn use_the_strictest(&mut self) {
-        let same = |a: &Described<'_>, b: &Described<'_>| {
-            a.attributes == b.attributes && a.limit.map(|of| of.window) == b.limit.map(|of| of.window)
-        };
         for i in 0..self.answers.len() {
-            let asked = self.answers[i].request;
-            let limits = self.answers.iter().filter(|other| same(&other.request, &asked));
-            if let (Some(of), Some(limit)) =
-                (asked.limit, limits.filter_map(|other| other.request.limit).min_by_key(|of| of.limit))
-            {
-                debug_assert_eq!(of.window, limit.window);
-                self.answers[i].request.limit = Some(limit);
-            }
+            let Described { attributes, limit: Some(of), .. } = self.answers[i].request else { continue };
+            let same = self
+                .answers
+                .iter()
+                .map(|other| &other.request)
+                .filter(|other| other.attributes == attributes);
+            let limits = same.filter_map(|other| other.limit).filter(|other| other.window == of.window);
+            self.answers[i].request.limit = limits.min_by_key(|of| of.limit);
         }
     }
 

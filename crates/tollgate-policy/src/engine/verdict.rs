@@ -6,6 +6,7 @@ use tollgate::{Decision, Nanos, Outcome, Retry, Rule, Timestamp};
 
 use super::attributes::Values;
 use super::in_force::{InForce, LimitInForce, NumbersId};
+use super::plan::USUAL_LIMITS;
 use crate::policy::Limit;
 
 /// The values that make a key, part by part.
@@ -27,7 +28,7 @@ pub struct Verdict<'a> {
 }
 
 /// The answers of as many limits as need no allocation, or of more.
-pub(crate) type Entries<T> = SmallVec<[T; 8]>;
+pub(crate) type Entries<T> = SmallVec<[T; USUAL_LIMITS]>;
 
 /// What one limit says. Its key is made of the request's values: a verdict is moved about, so what it holds is small.
 pub(crate) struct Entry {

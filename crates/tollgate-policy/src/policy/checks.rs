@@ -1,6 +1,7 @@
 //! What can be said of a policy before it is put in force.
 
 use super::{Limit, Policy, Store, Trust};
+use crate::engine::{MOST_LIMITS, USUAL_LIMITS};
 use crate::reader::nearest;
 
 /// What a new policy makes of a limit.
@@ -31,9 +32,6 @@ impl std::fmt::Display for Change {
 /// Attributes that requests usually have.
 const USUAL: [&str; 8] = ["tenant", "user", "ip", "method", "path", "host", "tier", "key"];
 
-/// So many limits on one request need no allocation.
-const WITHOUT_ALLOCATION: usize = 8;
-
 impl Policy {
     /// What it asks for that is not built yet.
     pub fn not_built(&self) -> Vec<String> {
@@ -57,10 +55,10 @@ impl Policy {
         // Of limits by descriptors, Envoy decides how many apply: one for each that it sends.
         let by_attributes = self.limits.iter().filter(|limit| limit.descriptor.is_none());
         let at_once = by_attributes.map(|limit| self.together_with(limit)).max().unwrap_or(0);
-        if at_once > WITHOUT_ALLOCATION {
+        if at_once > USUAL_LIMITS {
             warnings.push(format!(
-                "{at_once} limits may apply to one request: up to {WITHOUT_ALLOCATION} are decided without allocation, \
-                 and more than 32 are refused"
+                "{at_once} limits may apply to one request: up to {USUAL_LIMITS} are decided without allocation, \
+                 and more than {MOST_LIMITS} are refused"
             ));
         }
         self.warn_of_costs(&mut warnings);

@@ -13,6 +13,20 @@ use crate::table::{Ask, MOST_LIMITS, Prefetcher, Table, USUAL_LIMITS};
 const BATCH: usize = 16;
 
 impl KeyedLimiter {
+    /// The most requests that can be decided together.
+    ///
+    /// ```
+    /// assert_eq!(tollgate::KeyedLimiter::MOST_TOGETHER, 32);
+    /// ```
+    pub const MOST_TOGETHER: usize = MOST_LIMITS;
+
+    /// As many are usual, and cost least to make ready.
+    ///
+    /// ```
+    /// assert_eq!(tollgate::KeyedLimiter::USUAL_TOGETHER, 8);
+    /// ```
+    pub const USUAL_TOGETHER: usize = USUAL_LIMITS;
+
     /// Decides several requests of limiters in one table at one instant: all are charged, or none.
     ///
     /// The same key of the same limiter may be named more than once, and pays for all of them. A concurrency limit
