@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use crate::rate::{Interval, MAX_SPAN};
-use crate::{Algorithm, Decision, Nanos, Outcome, Rate, RuleError, Status, Timestamp};
+use crate::{Algorithm, BucketParts, Decision, Nanos, Outcome, Rate, RuleError, Status, Timestamp};
 
 /// The state of a bucket: its theoretical arrival time, or nothing for an unused key.
 ///
@@ -221,15 +221,30 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// `what` names the capacity in errors.
     pub(crate) fn new(rate: Rate, capacity: u64, what: &'static str) -> Result<Self, RuleError> {
+        Self::every(rate.interval()?, capacity, what)
+    }
+
+    fn every(interval: Interval, capacity: u64, what: &'static str) -> Result<Self, RuleError> {
         if capacity == 0 {
             return Err(RuleError::ZeroCapacity { what });
         }
-        let interval = rate.interval()?;
         let most = MAX_REACH / interval.ticks.get();
         if capacity > most {
             return Err(RuleError::TooLarge { what, found: capacity, most });
         }
         Ok(Self { interval, capacity, tolerance: capacity * interval.ticks.get() })
+    }
+
+    /// As plain numbers.
+    pub(crate) const fn parts(&self) -> BucketParts {
+        let Interval { ticks, per_nano } = self.interval;
+        BucketParts { interval: ticks.get(), per_nano: per_nano.get(), capacity: self.capacity }
+    }
+
+    /// Of plain numbers. `what` names the capacity in errors.
+    pub(crate) fn from_parts(parts: BucketParts, what: &'static str) -> Result<Self, RuleError> {
+        let interval = Interval::of(parts.interval, parts.per_nano)?;
+        Self::every(interval, parts.capacity, what)
     }
 
     #[inline]

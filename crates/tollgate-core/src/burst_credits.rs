@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rate::MAX_SPAN;
-use crate::{Algorithm, Holds, Outcome, Rate, RuleError, Status, Tat, Timestamp, TokenBucket};
+use crate::{Algorithm, Holds, Outcome, Rate, RuleError, RuleParts, Status, Tat, Timestamp, TokenBucket};
 
 /// A base rate with credits that may be spent at a peak rate. A new key has full credits.
 ///
@@ -45,8 +45,8 @@ pub struct BurstCredits {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credits {
-    base: Tat,
-    peak: Tat,
+    pub(crate) base: Tat,
+    pub(crate) peak: Tat,
 }
 
 impl BurstCredits {
@@ -113,6 +113,15 @@ impl BurstCredits {
 }
 
 impl BurstCredits {
+    /// Of two buckets that are known to go together.
+    pub(crate) const fn of(base: TokenBucket, peak: TokenBucket) -> Self {
+        Self { base, peak }
+    }
+
+    pub(crate) const fn parts(&self) -> RuleParts {
+        RuleParts::BurstCredits { base: self.base.bucket().parts(), peak: self.peak.bucket().parts() }
+    }
+
     /// Moves both schedules by as much as lies between two times.
     pub(crate) fn carry(&self, state: &mut Credits, from: Timestamp, to: Timestamp) {
         self.base.carry(&mut state.base, from, to);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::adaptive::Pace;
 use crate::rate::MAX_SPAN;
-use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
+use crate::{Algorithm, Nanos, Outcome, RuleError, RuleParts, Status, Timestamp};
 
 /// Where windows begin.
 ///
@@ -75,9 +75,9 @@ pub struct FixedWindow {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    end: Timestamp,
-    used: u64,
-    carried: Timestamp, // when the count was last carried over from a window with other edges
+    pub(crate) end: Timestamp,
+    pub(crate) used: u64,
+    pub(crate) carried: Timestamp, // when the count was last carried over from a window with other edges
 }
 
 impl Window {
@@ -155,6 +155,11 @@ impl FixedWindow {
 
     pub(crate) const fn window(&self) -> Nanos {
         Nanos::new(self.window)
+    }
+
+    pub(crate) const fn parts(&self) -> RuleParts {
+        let Self { limit, align, counts_denied, .. } = *self;
+        RuleParts::FixedWindow { limit, window: self.window(), align, counts_denied }
     }
 
     /// With the limit that is left at a pace.

@@ -55,6 +55,10 @@ impl LeakyBucket {
         Ok(Self { bucket: Bucket::new(rate, capacity, "capacity of the queue")? })
     }
 
+    pub(crate) const fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
     /// Decides for a schedule that reaches `ahead`, which is how long the request would wait. Allowed if
     /// there is room, and its turn comes within `wait` ticks where that is given.
     #[inline]
@@ -71,6 +75,12 @@ impl LeakyBucket {
             0 => Outcome::Allow { delay: self.bucket.nanos(ahead) },
             short => Outcome::deny_for(self.bucket.nanos(short)),
         }
+    }
+}
+
+impl From<Bucket> for LeakyBucket {
+    fn from(bucket: Bucket) -> Self {
+        Self { bucket }
     }
 }
 

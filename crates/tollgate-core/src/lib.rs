@@ -44,6 +44,7 @@ mod fair_queue;
 mod fixed_window;
 mod leaky_bucket;
 mod max_wait;
+mod parts;
 mod plan;
 mod rate;
 mod rule;
@@ -64,6 +65,7 @@ pub use fair_queue::{Dispatch, FairQueue, Full, Request, Running, Ticket, Weight
 pub use fixed_window::{Align, FixedWindow, Window};
 pub use leaky_bucket::LeakyBucket;
 pub use max_wait::{MaxWait, Waiting};
+pub use parts::{BucketParts, RuleParts, WaitParts};
 pub use plan::{Charge, Plan, Verdict, decide_all};
 pub use rate::Rate;
 pub use rule::{Rule, State};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::adaptive::Pace;
 use crate::rule::growth_of;
-use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Timestamp};
+use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Timestamp, WaitParts};
 
 /// A token or leaky bucket with a bound on how long, and how many, requests may wait.
 ///
@@ -52,8 +52,8 @@ pub struct MaxWait<B> {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    tat: Tat,
-    releases: VecDeque<Timestamp>, // the newest `max_waiting`; some may be past, but a clock may step back
+    pub(crate) tat: Tat,
+    pub(crate) releases: VecDeque<Timestamp>, // the newest `max_waiting`; some may be past, but a clock may step back
 }
 
 impl Waiting {
@@ -136,6 +136,11 @@ impl<B: Holds> MaxWait<B> {
 
     /// With a `max_wait` that is as long by the real clock as this one, where the rule is decided at one that goes at
     /// this pace. Zero where less than a nanosecond is left of it.
+    pub(crate) fn wait_parts(&self) -> WaitParts {
+        let max_waiting = u32::try_from(self.max_waiting).expect("it was made of one");
+        WaitParts { max_wait: self.max_wait, max_waiting }
+    }
+
     pub(crate) fn at_pace(self, pace: Pace) -> Self {
         Self { max_wait: pace.of_span(self.max_wait), ..self }
     }

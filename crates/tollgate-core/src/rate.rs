@@ -175,6 +175,14 @@ impl Interval {
         let divisor = |n| Divisor::new(NonZeroU64::new(n).expect("a rate has tokens and a period"));
         Self { ticks: divisor(ticks), per_nano: divisor(per_nano) }
     }
+
+    /// Of numbers that may be anybody's.
+    pub(crate) fn of(ticks: u64, per_nano: u64) -> Result<Self, RuleError> {
+        if ticks == 0 || per_nano == 0 || per_nano > FINEST {
+            return Err(RuleError::ZeroSpan { what: "interval" });
+        }
+        Ok(Self::new(ticks, per_nano))
+    }
 }
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {

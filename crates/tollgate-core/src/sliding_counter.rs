@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::adaptive::Pace;
 use crate::fixed_window::{checked_window, phase};
-use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
+use crate::{Algorithm, Nanos, Outcome, RuleError, RuleParts, Status, Timestamp};
 
 /// How the sub-window that is leaving weighs. [`SlidingCounter`] has an example.
 ///
@@ -116,6 +116,11 @@ impl SlidingCounter {
 
     pub(crate) const fn window(&self) -> Nanos {
         Nanos::new(self.window)
+    }
+
+    pub(crate) const fn parts(&self) -> RuleParts {
+        let Self { limit, mode, .. } = *self;
+        RuleParts::SlidingCounter { limit, window: self.window(), buckets: self.buckets as u32, mode }
     }
 
     /// With the limit that is left at a pace.
@@ -229,6 +234,39 @@ const LAST: u64 = 1 << 63;
 const MAX_LIMIT: u64 = 1 << 62;
 
 impl Counts {
+    /// Counts whose newest sub-window has the number `newest`; sub-window i is in `ring` at i modulo its length.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Counts, Mode, Rule, SlidingCounter, State, Timestamp};
+    ///
+    /// let rule = Rule::from(SlidingCounter::new(10, Duration::from_nanos(60), 1, Mode::Strict)?);
+    /// let counts = Counts::of_ring(4, &[3, 2]); // 3 in the fifth, 2 in the one before
+    /// assert_eq!((counts.newest(), counts.ring()), (4, &[3, 2][..]));
+    /// assert_eq!(rule.status(&State::Counts(counts), Timestamp::from_nanos(245)).remaining, 5);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn of_ring(newest: u64, ring: &[u64]) -> Self {
+        let ring = match ring {
+            &[a, b] => Ring::Two([a, b]),
+            ring => Ring::More(ring.into()),
+        };
+        Self { newest, ring, carried: Timestamp::default() }
+    }
+
+    /// The number of the newest sub-window. [`of_ring`](Self::of_ring) has an example.
+    pub const fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// What each sub-window holds. [`of_ring`](Self::of_ring) has an example.
+    pub fn ring(&self) -> &[u64] {
+        match &self.ring {
+            Ring::Two(ring) => ring,
+            Ring::More(ring) => ring,
+        }
+    }
+
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         match &self.ring {

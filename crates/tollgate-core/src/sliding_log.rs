@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::adaptive::Pace;
 use crate::fixed_window::checked_window;
-use crate::{Algorithm, Nanos, Outcome, RuleError, Status, Timestamp};
+use crate::{Algorithm, Nanos, Outcome, RuleError, RuleParts, Status, Timestamp};
 
 /// At most `limit` in any span of `window`.
 ///
@@ -51,7 +51,7 @@ pub struct SlidingLog {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    times: VecDeque<Timestamp>,
+    pub(crate) times: VecDeque<Timestamp>,
 }
 
 impl Log {
@@ -130,6 +130,10 @@ impl SlidingLog {
 
     pub(crate) const fn window(&self) -> Nanos {
         self.window
+    }
+
+    pub(crate) const fn parts(&self) -> RuleParts {
+        RuleParts::SlidingLog { limit: self.limit as u64, window: self.window }
     }
 
     /// With the limit that is left at a pace.

@@ -89,6 +89,14 @@ impl TokenBucket {
         Self { keeps_time: true, ..self }
     }
 
+    pub(crate) const fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
+    pub(crate) const fn keeps_arrival_time(&self) -> bool {
+        self.keeps_time
+    }
+
     /// Gives the key as many tokens as it had under `old`, at most the burst. See [`Bucket::same_tokens`].
     pub(crate) fn keep_tokens(&self, old: &Self, tat: &mut Tat, now: Timestamp, old_owed: u64, owed: u64) {
         let ahead = old.bucket.ahead(*tat, now);
@@ -110,6 +118,12 @@ impl TokenBucket {
             return Outcome::deny_for(self.bucket.nanos(short - wait));
         }
         Outcome::Allow { delay: self.bucket.nanos(short) }
+    }
+}
+
+impl From<Bucket> for TokenBucket {
+    fn from(bucket: Bucket) -> Self {
+        Self { bucket, keeps_time: false }
     }
 }
 
