@@ -25,6 +25,9 @@ pub fn headers<'v, 'a: 'v>(
 ) -> Vec<(&'static str, String)> {
     let mut headers = Vec::with_capacity(7);
     let mut told = told.into();
+    // What nobody has asked is not told of.
+    told.limits.retain(|limit| limit.is_known());
+    told.reported = told.reported.filter(LimitVerdict::is_known);
     put_tightest_first(&mut told);
     let (limits, told) = (&told.limits, &told);
     match settings.ietf {

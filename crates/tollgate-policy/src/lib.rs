@@ -14,11 +14,12 @@ mod quantity;
 mod reader;
 mod reply;
 mod schema;
+mod store;
 mod yaml;
 
 pub use engine::{
     Answer, CellNumbers, CellRequest, Described, Engine, EngineError, Explained, Explanation, Hits, Key,
-    KeyStatus, LimitVerdict, NotDecided, Override, Plan, PolicyInForce, Reason, Request, Summary,
+    KeyStatus, LimitVerdict, NotDecided, Override, Permits, Plan, PolicyInForce, Reason, Request, Summary,
     TenantError, ThrottleError, Throttled, Together, TooManyLimits, Verdict,
 };
 pub use fault::{Fault, Faults};
@@ -28,8 +29,9 @@ pub use path::normal_path;
 pub use policy::{
     Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Descriptor, Entry, Envoy, FairQueue,
     Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, Memory, OnError, Policy, Record, Redis,
-    Slots, Store, Tenant, Tier, Tls, Trust, Uncounted, WhenMissing, XRateLimit,
+    Slots, StoreSettings, Tenant, Tier, Tls, Trust, Uncounted, WhenMissing, XRateLimit,
 };
 pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};
 pub use schema::{reference, schema};
+pub use store::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};

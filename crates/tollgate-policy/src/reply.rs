@@ -8,6 +8,7 @@ use tollgate::{Decision, Nanos, Outcome, Rule};
 
 use crate::Throttled;
 use crate::engine::{LimitVerdict, Reason, Verdict};
+use crate::store::Source;
 
 /// Appends what `POST /v1/check` answers.
 ///
@@ -23,7 +24,7 @@ use crate::engine::{LimitVerdict, Reason, Verdict};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_reply(verdict: &Verdict<'_>, json: &mut Vec<u8>) {
-    write_head(verdict.outcome(), verdict.reason(), json);
+    write_head(verdict.outcome(), verdict.reason(), verdict.source(), json);
     write_limits(verdict.limits(), json);
     if verdict.shadow().len() > 0 {
         json.extend_from_slice(b",\"shadow\":");
@@ -34,26 +35,28 @@ pub fn write_reply(verdict: &Verdict<'_>, json: &mut Vec<u8>) {
 
 /// Appends what `POST /v1/throttle` answers: as a check under one limit, which has no name but its algorithm's.
 pub fn write_throttle_reply(algorithm: &str, throttled: &Throttled, json: &mut Vec<u8>) {
-    let Throttled { decision, rule } = throttled;
+    let Throttled { decision, rule, source } = throttled;
     let reason = match decision.outcome {
         Outcome::Allow { .. } => None,
         Outcome::Deny { retry } => Some(Reason::of(retry, matches!(rule, Rule::Concurrency(_)))),
     };
-    write_head(decision.outcome, reason, json);
+    write_head(decision.outcome, reason, *source, json);
     json.push(b'[');
     write_limit(algorithm, rule.capacity(), *decision, reason, json);
     json.extend_from_slice(b"]}");
 }
 
-/// Everything up to the limits. Who decides is the table in memory, so far.
-fn write_head(outcome: Outcome, reason: Option<Reason>, json: &mut Vec<u8>) {
+/// Everything up to the limits.
+fn write_head(outcome: Outcome, reason: Option<Reason>, source: Source, json: &mut Vec<u8>) {
     json.extend_from_slice(if outcome.is_allowed() { b"{\"allowed\":true" } else { b"{\"allowed\":false" });
     write_reason(reason, json);
     json.extend_from_slice(b",\"retry_after\":");
     write_optional_seconds(outcome.retry_after(), json);
     json.extend_from_slice(b",\"delay\":");
     write_seconds(outcome.delay(), json);
-    json.extend_from_slice(b",\"source\":\"memory\",\"limits\":");
+    json.extend_from_slice(b",\"source\":\"");
+    json.extend_from_slice(source.as_str().as_bytes());
+    json.extend_from_slice(b"\",\"limits\":");
 }
 
 /// Appends a list of what limits say.

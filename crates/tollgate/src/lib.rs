@@ -61,8 +61,8 @@ pub use permit::Permit;
 pub use secret::Secret;
 pub use table::{Stats, WhenFull};
 pub use tollgate_core::{
-    Algorithm, Align, BurstCredits, Concurrency, Decision, FixedWindow, Holds, LeakyBucket, MaxWait, Mode,
-    Nanos, Outcome, PermitId, Rate, Retry, Rule, RuleError, SlidingCounter, SlidingLog, Status, Timestamp,
-    TokenBucket, Verdict, Weight, adaptive,
+    Algorithm, Align, BucketParts, BurstCredits, Concurrency, Decision, FixedWindow, Holds, LeakyBucket,
+    MaxWait, Mode, Nanos, Outcome, PermitId, Rate, Retry, Rule, RuleError, RuleParts, SlidingCounter,
+    SlidingLog, Status, Timestamp, TokenBucket, Verdict, WaitParts, Weight, adaptive,
 };
 pub use until_ready::NotReady;

@@ -7,7 +7,9 @@ use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tollgate::{Decision, KeyedLimiter, Rate, Request, Rule, RuleError, Timestamp, TokenBucket};
 
-use super::throttle::{Rules, ThrottleError};
+use super::Engine;
+use super::throttle::{Nodes, Rules, ThrottleError};
+use crate::store::{Ask, Unavailable};
 
 /// What `CL.THROTTLE` asks.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +39,50 @@ impl CellNumbers {
         let rate = Rate::new(self.count, Duration::from_secs(self.period))?;
         Ok(TokenBucket::new(rate, self.max_burst.saturating_add(1))?.keeping_arrival_time().into())
     }
+
+    fn require_rule(self) -> Result<Rule, ThrottleError> {
+        self.rule().map_err(|error| ThrottleError::Rule(error.to_string()))
+    }
 }
+
+impl Engine {
+    /// Decides one request of [`throttle_cells`](Self::throttle_cells), wherever states are kept.
+    ///
+    /// # Errors
+    ///
+    /// When the rule makes no sense, or the store cannot keep its states.
+    pub async fn decide_cell(
+        &self,
+        request: &CellRequest<'_>,
+        now: Timestamp,
+    ) -> Result<Decision, ThrottleError> {
+        let Some(shared) = &self.shared else { return self.cells.check(request, now) };
+        let (rule, cost) = (request.numbers.require_rule()?, request.quantity);
+        match shared.ask_alone(Ask::sent(CELL, request.key, rule, cost)).await? {
+            Ok(throttled) => Ok(throttled.decision),
+            Err(unavailable) => self.cells.with_known(request, now, |here| {
+                shared.fall_back_alone(here, rule, cost, &unavailable, now).decision
+            }),
+        }
+    }
+
+    /// [`reset_cell`](Self::reset_cell), wherever states are kept.
+    ///
+    /// # Errors
+    ///
+    /// When the store gives no answer.
+    pub async fn forget_cell(&self, key: &[u8]) -> Result<bool, Unavailable> {
+        let was_known = self.cells.reset(key);
+        let Some(shared) = &self.shared else { return Ok(was_known) };
+        // Of any numbers: all keys of these requests look alike.
+        let rule = CellNumbers { max_burst: 0, count: 1, period: 1 }.rule().expect("a bucket of one");
+        let ask = Ask::sent(CELL, key, rule, 0);
+        shared.store.forget(&ask).await
+    }
+}
+
+/// What stands for a limit's name.
+const CELL: &str = "*cell";
 
 /// Requests that are decided side by side: as many as the table fetches from memory at once.
 const BATCH: usize = 16;
@@ -47,8 +92,8 @@ pub(super) struct Cells(RwLock<Rules<CellNumbers>>);
 
 impl Cells {
     /// Keys in the table of another limiter, whose rule is asked of nobody here.
-    pub(super) fn new(limiter: KeyedLimiter) -> Self {
-        Self(RwLock::new(Rules::new(limiter)))
+    pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
+        Self(RwLock::new(Rules::new(limiter, nodes)))
     }
 
     /// Decides each request on its own and in order, and tells each decision.
@@ -67,16 +112,26 @@ impl Cells {
     }
 
     fn check(&self, request: &CellRequest<'_>, now: Timestamp) -> Result<Decision, ThrottleError> {
+        self.with_known(request, now, |ask| ask.check_at(now))
+    }
+
+    /// Does something with the key in this process of a request whose rule is made known if it is not.
+    fn with_known<T>(
+        &self,
+        request: &CellRequest<'_>,
+        now: Timestamp,
+        then: impl Fn(Request<'_>) -> T,
+    ) -> Result<T, ThrottleError> {
         let known = || {
-            let mut answer = None;
-            self.check_known(std::slice::from_ref(request), now, |decision| answer = Some(decision));
-            answer
+            let rules = self.0.read();
+            let known = rules.known.get(&request.numbers)?;
+            known.use_at(now);
+            Some(then(rules.limiter.ask(request.key).tier(known.tier).cost(request.quantity)))
         };
-        if let Some(decision) = known() {
-            return Ok(decision);
+        if let Some(done) = known() {
+            return Ok(done);
         }
-        let rule = request.numbers.rule().map_err(|error| ThrottleError::Rule(error.to_string()))?;
-        self.0.write().add(request.numbers, rule, now)?;
+        self.0.write().add(request.numbers, request.numbers.require_rule()?, now)?;
         // Somebody else may have taken its place since; that has to be done four thousand times in between.
         known().ok_or(ThrottleError::TooManyRules)
     }

@@ -1,10 +1,13 @@
 //! Which limits apply to a request, why, and what would be decided.
 
+use smallvec::SmallVec;
 use tollgate::{Decision, Outcome, Rule, Timestamp};
 
 use super::in_force::{InForce, LimitInForce, Standing};
-use super::{Reason, Request};
+use super::shared::Asks;
+use super::{Engine, Reason, Request};
 use crate::policy::{Limit, WhenMissing};
+use crate::store::{Ask, Does, Store, Unavailable};
 
 /// Every limit of a policy, as it looks at one request.
 #[derive(Clone, Debug)]
@@ -48,6 +51,41 @@ impl Explained<'_> {
 }
 
 impl<'a> Explanation<'a> {
+    /// Lets the store say how the limits that apply stand, and what they would decide.
+    pub(super) async fn ask_store(
+        &mut self,
+        engine: &Engine,
+        in_force: &'a InForce,
+        request: &Request<'a>,
+        store: &dyn Store,
+    ) -> Result<(), Unavailable> {
+        let standing = engine.standing(in_force, super::plan::tenant(request.attributes));
+        let mut asks: Asks<'_> = SmallVec::new();
+        for (place, (explained, limit)) in (0..).zip(self.limits.iter().zip(&in_force.limits)) {
+            let numbers = in_force.numbers_of(place, &standing);
+            let key = explained.key.iter().copied().collect();
+            let pace = engine.pace_of(in_force, limit, numbers);
+            if explained.applies {
+                asks.push(Ask {
+                    pace,
+                    ..limit.stored_ask(limit.numbers(numbers).rule, &key, self.cost, Does::Preview)
+                });
+            }
+        }
+        if asks.is_empty() {
+            return Ok(());
+        }
+        let decided = store.decide(&asks, false).await?;
+        let applying = self.limits.iter_mut().filter(|explained| explained.applies);
+        for (explained, seen) in applying.zip(&decided.each) {
+            explained.decision = seen.decision;
+            if explained.is_missing {
+                explained.decision.outcome = Outcome::NEVER;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn new(
         in_force: &'a InForce,
         request: &Request<'a>,

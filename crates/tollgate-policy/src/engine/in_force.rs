@@ -1,5 +1,6 @@
 //! A policy in force: its limits with their keys, and the numbers that each tenant has of them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,13 +8,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tollgate::adaptive::Pace;
 use tollgate::{KeyedLimiter, Numbers, Request, Rule, Shed, Tier, TooManyRules};
 
 use super::attributes::{NameId, Names, TENANT, TIER, Values};
 use super::conditions::Conditions;
 use super::descriptors::Descriptors;
+use super::share::share;
 use super::verdict::Key;
 use crate::policy::{Limit, Policy, WhenMissing};
+use crate::store::{Ask, Does, Part};
 
 /// A policy in force.
 #[derive(Debug)]
@@ -27,6 +31,24 @@ pub(crate) struct InForce {
     pub(super) limits: Vec<LimitInForce>,
     pub(super) by_attributes: Vec<u32>, // those that are not found by an Envoy descriptor
     pub(super) descriptors: Descriptors,
+}
+
+/// What the table of this process decides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Here {
+    /// The rules as they are.
+    All,
+    /// The share of one of so many, for when the store that they share is gone.
+    ShareOf(u32),
+}
+
+impl Here {
+    fn rule(self, rule: &Rule) -> Rule {
+        match self {
+            Self::All => *rule,
+            Self::ShareOf(nodes) => share(rule, nodes),
+        }
+    }
 }
 
 /// One of the policy's tiers, by number. None for tenants that have none.
@@ -61,6 +83,7 @@ pub(crate) struct LimitInForce {
     numbers: Vec<NumbersInForce>,
     by_owner: HashMap<Owner, NumbersId>,
     by_tier: Vec<NumbersId>, // those without a tier first
+    tag: Option<usize>,      // the part of its key that all keys of a request have in common
 }
 
 /// A set of numbers, and where the table has them.
@@ -113,6 +136,7 @@ impl InForce {
         before: Option<&Self>,
         limiter: &KeyedLimiter,
         numbers: &mut HashMap<String, usize>,
+        here: Here,
     ) -> Result<Self, TooManyRules> {
         let names = Names::new(attributes_of(&policy));
         let mut tier_names: Vec<String> = policy.tiers.keys().cloned().collect();
@@ -147,7 +171,7 @@ impl InForce {
             .limits
             .iter()
             .filter(|limit| same(limit).is_none())
-            .map(|limit| limit.rule)
+            .map(|limit| here.rule(&limit.rule))
             .collect();
         let mut new = limiter.another_each(&new)?.into_iter();
         for limit in &in_force.policy.limits {
@@ -158,7 +182,7 @@ impl InForce {
                 Some(before) => Arc::clone(&before.counter),
                 None => Counter::new(new.next().expect("one for each that is new")),
             };
-            let limit = LimitInForce::new(limit.clone(), number, &in_force, before, counter)?;
+            let limit = LimitInForce::new(limit.clone(), number, &in_force, before, counter, here)?;
             in_force.limits.push(limit);
         }
         in_force.tenants = in_force.tenants();
@@ -166,7 +190,11 @@ impl InForce {
         for limit in &in_force.limits {
             for numbers in &limit.numbers {
                 let shed = in_force.shed_of(&numbers.owner);
-                changes.push((&limit.counter.limiter, numbers.tier, Numbers { rule: numbers.rule, shed }));
+                changes.push((
+                    &limit.counter.limiter,
+                    numbers.tier,
+                    Numbers { rule: here.rule(&numbers.rule), shed },
+                ));
             }
         }
         KeyedLimiter::set_tiers(&changes)?;
@@ -232,6 +260,15 @@ impl InForce {
         self.policy.tenants.iter().map(tenant).collect()
     }
 
+    /// How hard adaptive rates press those who have some numbers.
+    pub(super) fn shed(&self, limit: &LimitInForce, numbers: NumbersId) -> u8 {
+        match self.shed_of(&limit.numbers(numbers).owner) {
+            Shed::Exempt => 0,
+            Shed::Normal => 1,
+            Shed::First => 2,
+        }
+    }
+
     /// How hard adaptive rates press the owner of some numbers.
     fn shed_of(&self, owner: &Owner) -> Shed {
         if self.policy.adaptive_rates.is_none() {
@@ -257,8 +294,9 @@ impl LimitInForce {
         in_force: &InForce,
         before: Option<&Self>,
         counter: Arc<Counter>,
+        here: Here,
     ) -> Result<Self, TooManyRules> {
-        let numbers = Counter::places(&counter, owners(&policy, in_force), before)?;
+        let numbers = Counter::places(&counter, owners(&policy, in_force), before, here)?;
         let place =
             |name: &String| in_force.names.place(name).expect("every attribute of the policy has a place");
         let mut limit = Self {
@@ -270,6 +308,7 @@ impl LimitInForce {
             counter,
             numbers,
             by_tier: Vec::new(),
+            tag: policy.tag(),
             policy,
         };
         let of_tier = |tier: &String| limit.numbers_for(&Owner::Tier(tier.clone())).unwrap_or(0);
@@ -300,6 +339,15 @@ impl LimitInForce {
             return values.of_entries(&descriptor.entries).collect();
         }
         self.key.iter().map(|names| Self::value(names, values).unwrap_or_default()).collect()
+    }
+
+    /// What all keys of a request have in common: the tenant, else the first part of the key, and of Envoy's descriptors
+    /// the domain. Empty where there is nothing.
+    pub(super) fn tag<'a>(&'a self, key: &Key<'a>) -> &'a [u8] {
+        if let Some(descriptor) = &self.policy.descriptor {
+            return descriptor.domain.as_bytes();
+        }
+        self.tag.and_then(|part| key.get(part)).map_or(&[], |part| part.as_bytes())
     }
 
     /// The attributes of a request of Envoy's to a key of this limit, from the values of those entries that have many. None
@@ -334,6 +382,20 @@ impl LimitInForce {
         names.iter().find_map(|&name| values.get(name))
     }
 
+    /// What is asked of a store for a key, on its own.
+    pub(super) fn stored_ask<'a>(&'a self, rule: Rule, key: &Key<'a>, cost: u64, does: Does) -> Ask<'a> {
+        Ask {
+            limit: Cow::Borrowed(&self.policy.name),
+            tag: self.tag(key),
+            key: key.iter().map(|part| part.as_bytes()).collect(),
+            rule,
+            pace: Pace::FULL,
+            cost,
+            does,
+            part: Part::Alone,
+        }
+    }
+
     /// A request of cost 1 to a key.
     pub(crate) fn ask<'l>(&'l self, numbers: NumbersId, key: &[&str]) -> Request<'l> {
         self.counter.limiter.ask(&Parts(key)).tier(self.numbers(numbers).tier)
@@ -355,6 +417,7 @@ impl Counter {
         counter: &Arc<Self>,
         owners: Vec<(Owner, Rule)>,
         before: Option<&LimitInForce>,
+        here: Here,
     ) -> Result<Vec<NumbersInForce>, TooManyRules> {
         let had = |owner: &Owner| {
             let before = before?;
@@ -367,8 +430,8 @@ impl Counter {
             let taken = spare.len().min(new.len());
             let first = spare.len() - taken;
             let mut free: Vec<Tier> = spare.drain(first..).collect();
-            let missing: Vec<_> =
-                new[taken..].iter().map(|(_, rule)| Numbers { rule: *rule, shed: Shed::Exempt }).collect();
+            let numbers = |(_, rule): &&(Owner, Rule)| Numbers { rule: here.rule(rule), shed: Shed::Exempt };
+            let missing: Vec<_> = new[taken..].iter().map(numbers).collect();
             match counter.limiter.add_tiers(&missing) {
                 Ok(added) => free.extend(added),
                 Err(too_many) => {

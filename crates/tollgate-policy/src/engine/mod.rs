@@ -9,32 +9,37 @@ mod in_force;
 mod overrides;
 mod plan;
 mod pressure;
+mod share;
+mod shared;
 mod throttle;
 mod together;
 mod verdict;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Mutex, RwLock};
 use tollgate::{
-    Clock, Decision, KeyedLimiter, Permit, Rate, Stats, Status, Timestamp, TokenBucket, TooManyRules,
+    Clock, Decision, KeyedLimiter, Permit, Rate, Rule, Stats, Status, Timestamp, TokenBucket, TooManyRules,
 };
 
 use self::cells::Cells;
-use self::in_force::{InForce, Standing};
+use self::in_force::{Here, InForce, Standing};
 use self::overrides::Overrides;
 use self::pressure::Pressure;
+use self::shared::Shared;
 use self::throttle::{Sent, Throttle};
-use crate::policy::{Policy, Store};
+use crate::policy::{Memory, OnError, Policy, StoreSettings};
+use crate::store::{Does, Store, Unavailable};
 
 pub use self::cells::{CellNumbers, CellRequest};
 pub use self::explain::{Explained, Explanation};
 pub use self::overrides::Override;
 pub use self::plan::Plan;
 pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
+pub use self::shared::Permits;
 pub use self::throttle::{ThrottleError, Throttled};
 pub use self::together::{Answer, Described, Hits, NotDecided, Together};
 pub use self::verdict::{Key, LimitVerdict, Reason, Summary, Verdict};
@@ -63,6 +68,8 @@ pub struct Engine {
     live: RwLock<HashMap<String, String>>, // tiers of tenants, as they were told at run time
     has_live: AtomicBool,                  // whether there ever was one
     pressure: Pressure,
+    shared: Option<Shared>, // where states are kept, if not in this process
+    nodes: Arc<AtomicU32>,  // among how many the rates are divided when the store is gone
 }
 
 /// What is asked.
@@ -94,6 +101,12 @@ pub enum EngineError {
         "the policy has too many sets of numbers: 65535 are the most, over all limits, their tiers and their tenants"
     )]
     TooManyRules,
+    /// It asks for a store that is not there.
+    #[error("the policy keeps its states in Redis: the engine needs a store for that")]
+    NoStore,
+    /// The store cannot keep the states of some of its limits.
+    #[error("the store cannot keep these limits: {}", .0.join("; "))]
+    Store(Vec<String>),
 }
 
 impl From<TooManyRules> for EngineError {
@@ -129,6 +142,8 @@ const MOST_LIVE_TENANTS: usize = 100_000;
 pub struct KeyStatus {
     /// The key, part by part.
     pub key: Vec<String>,
+    /// The rule it is decided by.
+    pub rule: Rule,
     /// The most that can pass at once.
     pub capacity: u64,
     /// What remains, and when it is as new.
@@ -140,7 +155,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the policy asks for what is not built yet, or has too many sets of numbers.
+    /// When the policy asks for what is not built yet or for a store, or has too many sets of numbers.
     pub fn new(policy: Policy) -> Result<Self, EngineError> {
         Self::with_clock(policy, Clock::new())
     }
@@ -151,11 +166,36 @@ impl Engine {
     ///
     /// As [`new`](Self::new).
     pub fn with_clock(policy: Policy, clock: Clock) -> Result<Self, EngineError> {
+        if matches!(policy.store, StoreSettings::Redis(_)) {
+            return Err(EngineError::NoStore);
+        }
+        Self::build(policy, clock, None)
+    }
+
+    /// An engine whose states are in a store that several processes share. Its clock is only for what this process
+    /// decides by itself while the store is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the policy asks for what is not built yet, has too many sets of numbers, or limits that the store cannot keep.
+    pub fn with_store(policy: Policy, clock: Clock, store: Arc<dyn Store>) -> Result<Self, EngineError> {
+        let on_error = match &policy.store {
+            StoreSettings::Redis(redis) => redis.on_error,
+            StoreSettings::Memory(_) => OnError::default(),
+        };
+        Self::build(policy, clock, Some(Shared { store, on_error }))
+    }
+
+    fn build(policy: Policy, clock: Clock, shared: Option<Shared>) -> Result<Self, EngineError> {
         let not_built = policy.not_built();
         if !not_built.is_empty() {
             return Err(EngineError::NotBuilt(not_built));
         }
-        let Store::Memory(memory) = &policy.store else { unreachable!("Redis is not built") };
+        require_kept(&policy, shared.as_ref())?;
+        let memory = match &policy.store {
+            StoreSettings::Memory(memory) => memory.clone(),
+            StoreSettings::Redis(_) => Memory::default(),
+        };
         // A table begins with a limiter; nobody is ever asked of this one.
         let rule = TokenBucket::new(Rate::per_second(1).expect("a rate"), 1).expect("a bucket");
         let table = || {
@@ -169,12 +209,16 @@ impl Engine {
             builder.build()
         };
         // Rules that callers send have a table of their own: however many they are, the policy's have their numbers.
-        let (limiter, throttle) = (table(), Throttle::new(table()));
-        let cells = Cells::new(throttle.limiter().another(rule)?);
-        let overrides = Overrides::new(limiter.another(rule)?);
+        let nodes = shared.as_ref().map_or(1, |shared| shared.store.nodes());
+        let here = shared.as_ref().map_or(Here::All, |_| Here::ShareOf(nodes));
+        let nodes = Arc::new(AtomicU32::new(nodes));
+        let shares = shared.as_ref().map(|_| Arc::clone(&nodes));
+        let (limiter, throttle) = (table(), Throttle::new(table(), shares.clone()));
+        let cells = Cells::new(throttle.limiter().another(rule)?, shares.clone());
+        let overrides = Overrides::new(limiter.another(rule)?, shares);
         let mut numbers = HashMap::new();
         let pressure = Pressure::new(policy.adaptive_rates);
-        let in_force = InForce::new(policy, None, &limiter, &mut numbers)?;
+        let in_force = InForce::new(policy, None, &limiter, &mut numbers, here)?;
         Ok(Self {
             in_force: ArcSwap::from_pointee(in_force),
             changing: Mutex::new(numbers),
@@ -185,7 +229,14 @@ impl Engine {
             live: RwLock::default(),
             has_live: AtomicBool::new(false),
             pressure,
+            shared,
+            nodes,
         })
+    }
+
+    /// Whether states are in a store that several processes share, which has to be waited for.
+    pub const fn is_shared(&self) -> bool {
+        self.shared.is_some()
     }
 
     /// Where the time comes from. Read it once for a request, or for a batch of them.
@@ -267,14 +318,40 @@ impl Engine {
         if !not_built.is_empty() {
             return Err(EngineError::NotBuilt(not_built));
         }
+        require_kept(&policy, self.shared.as_ref())?;
         let mut numbers = self.changing.lock();
         let before = self.in_force.load_full();
         let adaptive_rates = policy.adaptive_rates;
-        let in_force = InForce::new(policy, Some(&before), &self.limiter, &mut numbers)?;
+        let in_force = InForce::new(policy, Some(&before), &self.limiter, &mut numbers, self.here())?;
         self.live.write().retain(|_, tier| in_force.tier(tier).is_some());
         self.in_force.store(Arc::new(in_force));
         self.pressure.reload(adaptive_rates, &self.limiter);
         Ok(())
+    }
+
+    /// To be called every second: where the number of processes that share the store has changed, so has the share of each.
+    pub fn share(&self) {
+        let Some(shared) = &self.shared else { return };
+        let nodes = shared.store.nodes();
+        if self.nodes.swap(nodes, Ordering::Relaxed) == nodes {
+            return;
+        }
+        let mut numbers = self.changing.lock();
+        let before = self.in_force.load_full();
+        // With as many rules as before, there is room for them.
+        if let Ok(same) =
+            InForce::new(before.policy.clone(), Some(&before), &self.limiter, &mut numbers, self.here())
+        {
+            self.in_force.store(Arc::new(same));
+        }
+    }
+
+    /// What the table of this process decides by.
+    fn here(&self) -> Here {
+        match self.shared {
+            None => Here::All,
+            Some(_) => Here::ShareOf(self.nodes.load(Ordering::Relaxed)),
+        }
     }
 
     /// Gives a tenant a tier, until it is given another or the process ends. Limits that the tenant has numbers of its
@@ -323,6 +400,19 @@ impl Engine {
         }
         standing
     }
+}
+
+/// Refuses limits that the store cannot keep.
+fn require_kept(policy: &Policy, shared: Option<&Shared>) -> Result<(), EngineError> {
+    let Some(Shared { store, .. }) = shared else { return Ok(()) };
+    let mut faults = policy.cluster_faults();
+    for limit in &policy.limits {
+        let own = policy.tenants.values().filter_map(|tenant| tenant.limits.get(&limit.name));
+        let refused = |rule: &Rule| store.require(rule).err();
+        let rules = std::iter::once(&limit.rule).chain(limit.tiers.values()).chain(own);
+        faults.extend(rules.filter_map(refused).map(|why| format!("`{}`: {why}", limit.name)).next());
+    }
+    if faults.is_empty() { Ok(()) } else { Err(EngineError::Store(faults)) }
 }
 
 /// The policy in force when it was asked for.
@@ -389,6 +479,19 @@ impl PolicyInForce<'_> {
         Ok(self.plan_with_permits(request)?.acquire(now))
     }
 
+    /// [`check_together`](Self::check_together), wherever states are kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_together`](Self::check_together).
+    pub async fn decide_together<'a>(
+        &'a self,
+        requests: &[Described<'a>],
+        now: Timestamp,
+    ) -> Result<Together<'a>, NotDecided> {
+        Together::decide(self.engine, &self.in_force, requests, now).await
+    }
+
     /// Decides the descriptors of one request of Envoy: what is given back is given back first; then all limits that
     /// apply to any of them are charged, or none. Limits apply by the entries, which are attributes, and by what the
     /// policy has of the descriptors themselves.
@@ -410,6 +513,70 @@ impl PolicyInForce<'_> {
         Explanation::new(&self.in_force, request, &standing, now, self.engine.pressure.is_reduced())
     }
 
+    /// [`explain`](Self::explain), wherever states are kept.
+    ///
+    /// # Errors
+    ///
+    /// When the store gives no answer.
+    pub async fn look_into<'a>(
+        &'a self,
+        request: &Request<'a>,
+        now: Timestamp,
+    ) -> Result<Explanation<'a>, Unavailable> {
+        let mut explanation = self.explain(request, now);
+        if let Some(shared) = &self.engine.shared {
+            explanation.ask_store(self.engine, &self.in_force, request, &*shared.store).await?;
+        }
+        Ok(explanation)
+    }
+
+    /// [`key`](Self::key), wherever states are kept.
+    ///
+    /// # Errors
+    ///
+    /// When the store gives no answer.
+    pub async fn look_at_key(
+        &self,
+        limit: &str,
+        attributes: &[(&str, &str)],
+        now: Timestamp,
+    ) -> Result<Option<KeyStatus>, Unavailable> {
+        let Some(mut found) = self.key(limit, attributes, now) else { return Ok(None) };
+        if let (Some(shared), Some((_, limit))) = (&self.engine.shared, self.in_force.find(limit)) {
+            let key: Key<'_> = found.key.iter().map(String::as_str).collect();
+            let ask = limit.stored_ask(found.rule, &key, 0, Does::Preview);
+            let decided = shared.store.decide(&[ask], false).await?;
+            found.status = shared::only(&decided).status;
+        }
+        Ok(Some(found))
+    }
+
+    /// [`reset`](Self::reset), wherever states are kept.
+    ///
+    /// # Errors
+    ///
+    /// When the store gives no answer.
+    pub async fn forget_key(
+        &self,
+        limit: &str,
+        attributes: &[(&str, &str)],
+        now: Timestamp,
+    ) -> Result<Option<bool>, Unavailable> {
+        let Some(was_known) = self.reset(limit, attributes) else { return Ok(None) };
+        let found = self.key(limit, attributes, now);
+        if let (Some(shared), Some((_, limit)), Some(found)) =
+            (&self.engine.shared, self.in_force.find(limit), found)
+        {
+            let key: Key<'_> = found.key.iter().map(String::as_str).collect();
+            return shared
+                .store
+                .forget(&limit.stored_ask(found.rule, &key, 0, Does::Preview))
+                .await
+                .map(Some);
+        }
+        Ok(Some(was_known))
+    }
+
     /// How a key of a limit stands. None where there is no such limit.
     pub fn key(&self, limit: &str, attributes: &[(&str, &str)], now: Timestamp) -> Option<KeyStatus> {
         let (place, limit) = self.in_force.find(limit)?;
@@ -420,6 +587,7 @@ impl PolicyInForce<'_> {
         let numbers = self.in_force.numbers_of(place, &standing);
         let key = limit.shared_key(&values);
         Some(KeyStatus {
+            rule: limit.numbers(numbers).rule,
             capacity: limit.numbers(numbers).rule.capacity(),
             status: limit.ask(numbers, &key).peek_at(now),
             key: key.iter().map(|&part| part.to_owned()).collect(),

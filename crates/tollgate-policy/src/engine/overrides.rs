@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
+use tollgate::adaptive::Pace;
 use tollgate::{Align, FixedWindow, KeyedLimiter, Request, Rule, Timestamp};
 
 use super::in_force::Parts;
-use super::throttle::{Rules, ThrottleError};
+use super::throttle::{Nodes, Rules, ThrottleError};
+use crate::store::{Ask, Does, Part};
 
 /// A limit that Envoy sends with a descriptor: so many in each window, which begins with the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +29,29 @@ impl Override {
     }
 }
 
+impl Override {
+    /// What is asked of a store for it, under the key that the attributes make.
+    pub(super) fn stored_ask<'a>(
+        self,
+        attributes: &[(&'a str, &'a str)],
+        cost: u64,
+        rule: Rule,
+        part: Part,
+    ) -> Ask<'a> {
+        Ask {
+            // Another limit has the same count, another window has its own.
+            limit: format!("*sent-{}s", self.window.as_secs()).into(),
+            key: attributes.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_bytes()]).collect(),
+            tag: attributes.first().map_or(&[], |(_, domain)| domain.as_bytes()),
+            rule,
+            pace: Pace::FULL,
+            cost: if self.limit == 0 && cost > 0 { u64::MAX } else { cost },
+            does: Does::Charge,
+            part,
+        }
+    }
+}
+
 /// The limiter of all of them, in the table of the policy's limits, with which they are decided together.
 pub(super) struct Overrides(RwLock<Rules<Override>>);
 
@@ -34,8 +59,8 @@ pub(super) struct Overrides(RwLock<Rules<Override>>);
 pub(super) struct KnownOverrides<'o>(RwLockReadGuard<'o, Rules<Override>>);
 
 impl Overrides {
-    pub(super) fn new(limiter: KeyedLimiter) -> Self {
-        Self(RwLock::new(Rules::new(limiter)))
+    pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
+        Self(RwLock::new(Rules::new(limiter, nodes)))
     }
 
     /// Makes all of these known, and keeps them.

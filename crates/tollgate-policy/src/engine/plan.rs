@@ -7,8 +7,10 @@ use tollgate::{Decision, KeyedLimiter, Outcome, Permit, Timestamp};
 
 use super::attributes::TENANT;
 use super::in_force::{InForce, NumbersId, Standing};
-use super::verdict::{Entries, Entry, Verdict};
+use super::shared::{Permits as Held, Shared};
+use super::verdict::{Entries, Entry, Told, Verdict};
 use super::{Engine, Request, TooManyLimits};
+use crate::store::{Does, Source};
 
 /// Whether whoever asks can hold a permit. Concurrency limits act only where one can be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,10 @@ pub(super) fn tenant<'a>(attributes: &[(&'a str, &'a str)]) -> Option<&'a str> {
 }
 
 /// The limits that apply to a request, not yet decided.
-pub struct Plan<'a>(pub(super) Verdict<'a>); // to be
+pub struct Plan<'a> {
+    pub(super) verdict: Verdict<'a>, // to be
+    engine: &'a Engine,
+}
 
 /// What is asked of the table.
 type Asks<'a> = SmallVec<[tollgate::Request<'a>; USUAL_LIMITS]>;
@@ -35,13 +40,13 @@ type Asks<'a> = SmallVec<[tollgate::Request<'a>; USUAL_LIMITS]>;
 impl<'a> Plan<'a> {
     /// The limits that apply to a request by its attributes, and one that was found for it in another way.
     pub(super) fn new(
-        engine: &Engine,
+        engine: &'a Engine,
         in_force: &'a InForce,
         request: &Request<'a>,
         permits: Permits,
         found: Option<u32>,
     ) -> Result<Self, TooManyLimits> {
-        let (Self(mut verdict), standing) = Self::empty(engine, in_force, request);
+        let (Self { mut verdict, .. }, standing) = Self::empty(engine, in_force, request);
         for &place in &in_force.by_attributes {
             let limit = in_force.limit(place);
             if (limit.is_concurrency && permits == Permits::Cannot) || !limit.conditions.hold(&verdict.values)
@@ -58,15 +63,15 @@ impl<'a> Plan<'a> {
             let name = |entry: &Entry| in_force.limit(entry.limit).policy.name.clone();
             return Err(TooManyLimits { limits: verdict.limits.iter().map(name).collect() });
         }
-        Ok(Self(verdict))
+        Ok(Self { verdict, engine })
     }
 
     /// One without limits.
-    pub(super) fn of_none(engine: &Engine, in_force: &'a InForce, request: &Request<'a>) -> Self {
+    pub(super) fn of_none(engine: &'a Engine, in_force: &'a InForce, request: &Request<'a>) -> Self {
         Self::empty(engine, in_force, request).0
     }
 
-    fn empty(engine: &Engine, in_force: &'a InForce, request: &Request<'a>) -> (Self, Standing<'a>) {
+    fn empty(engine: &'a Engine, in_force: &'a InForce, request: &Request<'a>) -> (Self, Standing<'a>) {
         let standing = engine.standing(in_force, tenant(request.attributes));
         let values = in_force.names.values(request.attributes, in_force.tier_name(standing.tier));
         let verdict = Verdict {
@@ -77,38 +82,79 @@ impl<'a> Plan<'a> {
             is_charged: true,
             reported: None,
             reduced: engine.pressure.is_reduced(),
+            source: Source::Memory,
             values,
             limits: SmallVec::new(),
             shadow: SmallVec::new(),
         };
-        (Self(verdict), standing)
+        (Self { verdict, engine }, standing)
     }
 
-    /// Decides it: all limits are charged, or none.
+    /// Decides it in the table of this process: all limits are charged, or none.
+    ///
+    /// # Panics
+    ///
+    /// When the engine has a store that others share: there, [`decide`](Self::decide) waits for it.
     #[inline]
     pub fn check(mut self, now: Timestamp) -> Verdict<'a> {
-        self.0.now = now;
-        self.0.check();
-        self.0
+        assert!(self.engine.shared.is_none(), "{WAITS}");
+        self.verdict.now = now;
+        self.verdict.check();
+        self.verdict
     }
 
-    /// Decides it, with a permit for each concurrency limit. Dropping them gives them back.
+    /// Decides it in the table of this process, with a permit for each concurrency limit. Dropping them gives them back.
+    ///
+    /// # Panics
+    ///
+    /// When the engine has a store that others share: there, [`hold`](Self::hold) waits for it.
     pub fn acquire(mut self, now: Timestamp) -> (Verdict<'a>, Vec<Permit>) {
-        self.0.now = now;
-        let permits = self.0.acquire();
-        (self.0, permits)
+        assert!(self.engine.shared.is_none(), "{WAITS}");
+        self.verdict.now = now;
+        let permits = self.verdict.acquire();
+        (self.verdict, permits)
+    }
+
+    /// Decides it, wherever states are kept: all limits are charged, or none. With states in this process, it is decided
+    /// at once.
+    pub async fn decide(self, now: Timestamp) -> Verdict<'a> {
+        match &self.engine.shared {
+            None => self.check(now),
+            Some(shared) => self.ask_store(shared, now, Does::Charge).await.0,
+        }
+    }
+
+    /// Decides it, wherever states are kept, with a permit for each concurrency limit. Dropping them gives them back.
+    pub async fn hold(self, now: Timestamp) -> (Verdict<'a>, Held) {
+        match &self.engine.shared {
+            None => {
+                let (verdict, permits) = self.acquire(now);
+                (verdict, permits.into())
+            }
+            Some(shared) => self.ask_store(shared, now, Does::Hold).await,
+        }
+    }
+
+    async fn ask_store(mut self, shared: &Shared, now: Timestamp, does: Does) -> (Verdict<'a>, Held) {
+        self.verdict.now = now;
+        let permits = self.verdict.decide_shared(self.engine, shared, does).await;
+        (self.verdict, permits)
     }
 }
 
+/// What whoever does not wait is told.
+pub(super) const WAITS: &str = "the states are in a store that has to be waited for";
+
 impl fmt::Debug for Plan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan").field("limits", &self.0.limits.len()).finish_non_exhaustive()
+        f.debug_struct("Plan").field("limits", &self.verdict.limits.len()).finish_non_exhaustive()
     }
 }
 
 impl<'a> Verdict<'a> {
     fn add(&mut self, limit: u32, numbers: NumbersId, is_missing: bool) {
-        let entry = Entry { limit, numbers, hash: 0, is_missing, decision: Decision::default() };
+        let entry =
+            Entry { limit, numbers, hash: 0, is_missing, told: Told::Here, decision: Decision::default() };
         let is_shadow = self.in_force.limit(limit).policy.shadow;
         if is_shadow { self.shadow.push(entry) } else { self.limits.push(entry) }
     }

@@ -37,6 +37,11 @@ impl Pressure {
         self.pace.load(Ordering::Relaxed) < Pace::FULL.billionths()
     }
 
+    /// How fast the rates of a shed class go.
+    pub(super) fn pace_of(&self, shed: u8) -> Pace {
+        self.state.lock().as_ref().map_or(Pace::FULL, |state| state.multiplier.pace_of(shed))
+    }
+
     /// Goes by other settings. Where they have changed, rates are full again.
     pub(super) fn reload(&self, settings: Option<AdaptiveRates>, limiter: &KeyedLimiter) {
         let mut state = self.state.lock();

@@ -365,8 +365,9 @@ fn a_reload_keeps_what_keys_have_left() {
 fn a_policy_that_cannot_be_put_in_force_changes_nothing() {
     let engine = engine("limits: [{ name: a, key: [], token_bucket: { rate: 1/min, burst: 10 } }]");
     expect(&engine, &[], true, &[("a", 9)]);
-    let redis = policy("store: { redis: { url: redis://127.0.0.1 } }");
-    assert_eq!(engine.reload(redis), Err(EngineError::NotBuilt(vec!["`store: redis`".into()])));
+    let leases = policy("store: { redis: { url: redis://127.0.0.1, mode: lease } }");
+    let not_built = "`store: { redis: { mode: lease } }`".to_owned();
+    assert_eq!(engine.reload(leases), Err(EngineError::NotBuilt(vec![not_built])));
     // More sets of numbers than a table tells apart.
     let with_tenants = |tenants: usize, burst: u64| {
         let mut many = policy(&format!(

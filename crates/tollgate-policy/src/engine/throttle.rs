@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use tollgate::{Decision, KeyedLimiter, Rule, Tier, Timestamp};
+use tollgate::{Decision, KeyedLimiter, Request, Rule, Tier, Timestamp};
 
+use super::Engine;
+use super::share::share;
 use crate::policy::sent_rule;
+use crate::store::{Ask, Source};
 
 /// What a rule that came with a request decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +21,15 @@ pub struct Throttled {
     pub decision: Decision,
     /// The rule.
     pub rule: Rule,
+    /// Who decided.
+    pub source: Source,
+}
+
+impl Throttled {
+    /// Before anybody has decided.
+    pub(super) fn not_yet(rule: Rule) -> Self {
+        Self { decision: Decision::default(), rule, source: Source::Memory }
+    }
 }
 
 /// Why a request with a rule of its own was not decided.
@@ -51,11 +64,15 @@ const LONGEST_TEXT: usize = 1024;
 pub(super) struct Throttle {
     limiter: KeyedLimiter,
     rules: RwLock<HashMap<&'static str, Rules<Box<str>>>>, // by algorithm, then by the text they came in
+    nodes: Option<Nodes>,
 }
 
+/// Among how many processes a rule is divided while the store is gone that they share. None where there is no store.
+pub(super) type Nodes = Arc<AtomicU32>;
+
 impl Throttle {
-    pub(super) fn new(limiter: KeyedLimiter) -> Self {
-        Self { limiter, rules: RwLock::default() }
+    pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
+        Self { limiter, rules: RwLock::default(), nodes }
     }
 
     /// Any of the table's limiters.
@@ -65,8 +82,26 @@ impl Throttle {
 
     /// Decides by the rule that was sent.
     pub(super) fn check(&self, sent: &Sent<'_>, now: Timestamp) -> Result<Throttled, ThrottleError> {
-        if let Some(throttled) = self.check_known(sent, now) {
-            return Ok(throttled);
+        self.with_known(sent, now, |ask, rule| Throttled {
+            decision: ask.check_at(now),
+            ..Throttled::not_yet(rule)
+        })
+    }
+
+    /// Tells the rule that was sent.
+    fn rule(&self, sent: &Sent<'_>, now: Timestamp) -> Result<Rule, ThrottleError> {
+        self.with_known(sent, now, |_, rule| rule)
+    }
+
+    /// Does something with the rule that was sent and its key in this process, which is made known if it is not.
+    fn with_known<T>(
+        &self,
+        sent: &Sent<'_>,
+        now: Timestamp,
+        mut then: impl FnMut(Request<'_>, Rule) -> T,
+    ) -> Result<T, ThrottleError> {
+        if let Some(done) = self.if_known(sent, now, &mut then) {
+            return Ok(done);
         }
         if sent.numbers.len() > LONGEST_TEXT {
             let message = format!("a rule of {} bytes: {LONGEST_TEXT} are the most", sent.numbers.len());
@@ -75,16 +110,20 @@ impl Throttle {
         let (algorithm, rule) = sent_rule(sent.algorithm, sent.numbers).map_err(ThrottleError::Rule)?;
         self.add(algorithm, sent.numbers, rule, now)?;
         // Somebody else may have taken its place since; that has to be done four thousand times in between.
-        self.check_known(sent, now).ok_or(ThrottleError::TooManyRules)
+        self.if_known(sent, now, then).ok_or(ThrottleError::TooManyRules)
     }
 
-    fn check_known(&self, sent: &Sent<'_>, now: Timestamp) -> Option<Throttled> {
+    fn if_known<T>(
+        &self,
+        sent: &Sent<'_>,
+        now: Timestamp,
+        mut then: impl FnMut(Request<'_>, Rule) -> T,
+    ) -> Option<T> {
         let rules = self.rules.read();
         let rules = rules.get(sent.algorithm)?;
         let known = rules.known.get(sent.numbers)?;
         known.use_at(now);
-        let decision = rules.limiter.ask(sent.key).tier(known.tier).cost(sent.cost).check_at(now);
-        Some(Throttled { decision, rule: known.rule })
+        Some(then(rules.limiter.ask(sent.key).tier(known.tier).cost(sent.cost), known.rule))
     }
 
     fn add(
@@ -97,9 +136,36 @@ impl Throttle {
         let mut all = self.rules.write();
         if !all.contains_key(algorithm) {
             let limiter = self.limiter.another(rule).map_err(|_| ThrottleError::TooManyRules)?;
-            all.insert(algorithm, Rules::new(limiter));
+            all.insert(algorithm, Rules::new(limiter, self.nodes.clone()));
         }
         all.get_mut(algorithm).expect("just inserted").add(numbers.into(), rule, now)
+    }
+}
+
+impl Engine {
+    /// [`throttle`](Self::throttle), wherever states are kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`throttle`](Self::throttle), and when the store cannot keep the rule's states.
+    pub async fn decide_throttle(
+        &self,
+        key: &str,
+        algorithm: &str,
+        numbers: &str,
+        cost: u64,
+        now: Timestamp,
+    ) -> Result<Throttled, ThrottleError> {
+        let sent = Sent { key, algorithm, numbers, cost };
+        let Some(shared) = &self.shared else { return self.throttle.check(&sent, now) };
+        let rule = self.throttle.rule(&sent, now)?;
+        let ask = Ask::sent("*throttle", key.as_bytes(), rule, cost);
+        match shared.ask_alone(ask).await? {
+            Ok(throttled) => Ok(throttled),
+            Err(unavailable) => self.throttle.with_known(&sent, now, |here, rule| {
+                shared.fall_back_alone(here, rule, cost, &unavailable, now)
+            }),
+        }
     }
 }
 
@@ -108,12 +174,13 @@ pub(super) struct Rules<N> {
     pub(super) limiter: KeyedLimiter,
     pub(super) known: HashMap<N, Known>,
     spare: Vec<Tier>,
+    nodes: Option<Nodes>,
 }
 
 pub(super) struct Known {
     pub(super) tier: Tier,
-    rule: Rule,
-    used: AtomicU64, // when, last
+    pub(super) rule: Rule, // as it came: in the table there may be a share of it
+    used: AtomicU64,       // when, last
 }
 
 impl Known {
@@ -124,8 +191,8 @@ impl Known {
 }
 
 impl<N: Eq + Hash> Rules<N> {
-    pub(super) fn new(limiter: KeyedLimiter) -> Self {
-        Self { limiter, known: HashMap::new(), spare: Vec::new() }
+    pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
+        Self { limiter, known: HashMap::new(), spare: Vec::new(), nodes }
     }
 
     /// Remembers a rule, unless it is known.
@@ -136,10 +203,11 @@ impl<N: Eq + Hash> Rules<N> {
         if self.known.len() >= MOST_RULES {
             self.forget_some();
         }
+        let here = self.nodes.as_ref().map_or(rule, |nodes| share(&rule, nodes.load(Ordering::Relaxed)));
         let tier = match self.spare.pop() {
-            None => self.limiter.add_tier(rule),
+            None => self.limiter.add_tier(here),
             Some(tier) => {
-                self.limiter.set_tier(tier, rule).map(|()| tier).inspect_err(|_| self.spare.push(tier))
+                self.limiter.set_tier(tier, here).map(|()| tier).inspect_err(|_| self.spare.push(tier))
             }
         };
         let tier = tier.map_err(|_| ThrottleError::TooManyRules)?;

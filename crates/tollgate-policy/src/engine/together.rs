@@ -6,11 +6,13 @@ use tollgate::{Decision, KeyedLimiter, Outcome, Timestamp};
 use super::descriptors::Leaf;
 use super::in_force::InForce;
 use super::overrides::{KnownOverrides, Override};
-use super::plan::{MOST_LIMITS, Permits, Plan};
+use super::plan::{MOST_LIMITS, Permits, Plan, WAITS};
+use super::shared::{Asks, Fallen, Outage, Shared};
 use super::throttle::{ThrottleError, Throttled};
 use super::verdict::{Entry, LimitVerdict, Summary, Verdict};
 use super::{Engine, Request, TooManyLimits};
 use crate::policy::{Descriptor, Uncounted};
+use crate::store::{Ask as StoredAsk, Decided, Does, Part, Seen, Source};
 
 /// What is asked of one descriptor.
 #[derive(Clone, Copy, Debug)]
@@ -68,11 +70,43 @@ pub struct Answer<'a> {
     in_force: &'a InForce,
 }
 
-type Asks<'a> = SmallVec<[tollgate::Request<'a>; 8]>;
+type HereAsks<'a> = SmallVec<[tollgate::Request<'a>; 8]>;
+
+/// What the store said of a limit that was sent, if one was.
+fn seen_of<'d>(seen: &mut std::slice::Iter<'d, Seen>, limit: Option<Override>) -> Option<&'d Seen> {
+    limit.and_then(|_| seen.next())
+}
 
 impl<'a> Together<'a> {
     pub(super) fn check(
-        engine: &Engine,
+        engine: &'a Engine,
+        in_force: &'a InForce,
+        requests: &[Described<'a>],
+        now: Timestamp,
+    ) -> Result<Self, NotDecided> {
+        let mut together = Self::new(engine, in_force, requests, now)?;
+        together.decide_here(engine, now)?;
+        Ok(together)
+    }
+
+    /// [`check`](Self::check), wherever states are kept.
+    pub(super) async fn decide(
+        engine: &'a Engine,
+        in_force: &'a InForce,
+        requests: &[Described<'a>],
+        now: Timestamp,
+    ) -> Result<Self, NotDecided> {
+        let mut together = Self::new(engine, in_force, requests, now)?;
+        match &engine.shared {
+            None => together.decide_here(engine, now)?,
+            Some(shared) => together.ask_store(engine, shared, now).await?,
+        }
+        Ok(together)
+    }
+
+    /// What applies to each of them, not yet decided.
+    fn new(
+        engine: &'a Engine,
         in_force: &'a InForce,
         requests: &[Described<'a>],
         now: Timestamp,
@@ -85,27 +119,41 @@ impl<'a> Together<'a> {
         together.replace();
         together.require_few()?;
         together.use_the_strictest();
-        let sent = together.answers.iter().filter_map(|answer| answer.request.limit);
+        Ok(together)
+    }
+
+    fn decide_here(&mut self, engine: &Engine, now: Timestamp) -> Result<(), NotDecided> {
+        assert!(engine.shared.is_none(), "{WAITS}");
+        let sent = self.answers.iter().filter_map(|answer| answer.request.limit);
         let overrides = engine.overrides.known(sent, now)?;
-        let asks = together.asks(&overrides);
-        if in_force.policy.envoy.shadow_mode {
+        let asks = self.asks(&overrides);
+        if self.watches() {
             // Nothing is denied, so each limit is charged for what it would let pass.
-            together.note(asks.iter().map(|ask| ask.check_at(now)));
-        } else if together.answers.iter().any(|answer| answer.verdict.is_missing()) {
-            together.note(std::iter::repeat(Decision::default()));
-            together.answers.iter_mut().for_each(|answer| answer.deny(&overrides, now));
-            together.outcome = Outcome::NEVER;
+            self.note(asks.iter().map(|ask| ask.check_at(now)));
+        } else if self.is_missing() {
+            self.note(std::iter::repeat(Decision::default()));
+            self.answers.iter_mut().for_each(|answer| answer.deny(&overrides, now));
+            self.outcome = Outcome::NEVER;
         } else {
-            together.decide(&asks, now);
+            self.decide_asks(&asks, now);
         }
-        if together.is_allowed() {
-            together.give_back(&overrides, now);
+        if self.is_allowed() {
+            self.give_back(&overrides, now);
         }
-        for answer in &mut together.answers {
-            answer.verdict.is_charged = together.outcome.is_allowed();
+        for answer in &mut self.answers {
+            answer.verdict.is_charged = self.outcome.is_allowed();
             answer.verdict.watch(None);
         }
-        Ok(together)
+        Ok(())
+    }
+
+    /// Whether nothing is denied, whatever the limits say.
+    fn watches(&self) -> bool {
+        self.answers.first().is_some_and(|answer| answer.in_force.policy.envoy.shadow_mode)
+    }
+
+    fn is_missing(&self) -> bool {
+        self.answers.iter().any(|answer| answer.verdict.is_missing())
     }
 
     /// Whether the request may pass, now or after its delay.
@@ -125,6 +173,93 @@ impl<'a> Together<'a> {
             Outcome::Allow { .. } => tollgate::Verdict::of(&decisions).reported.map(|place| limits[place]),
         };
         Summary { outcome: self.outcome, limits, reported }
+    }
+
+    async fn ask_store(
+        &mut self,
+        engine: &'a Engine,
+        shared: &Shared,
+        now: Timestamp,
+    ) -> Result<(), NotDecided> {
+        self.answers.iter_mut().for_each(|answer| answer.verdict.hash_keys());
+        let (watches, is_denied) = (self.watches(), !self.watches() && self.is_missing());
+        let live = self.answers.iter().flat_map(|answer| answer.stored_asks(engine, watches));
+        let shadow = self.answers.iter().flat_map(|answer| answer.stored_shadows(engine));
+        let asks: Asks<'_> = live.chain(shadow).collect();
+        let decided = match &asks[..] {
+            [] => None,
+            asks => Some(shared.store.decide(asks, is_denied).await),
+        };
+        match decided {
+            None => {}
+            Some(Ok(decided)) => self.note_stored(&decided),
+            Some(Err(unavailable)) => {
+                self.fall_back(engine, shared, Outage { since: unavailable.since(now), now })?;
+            }
+        }
+        if watches {
+            self.outcome = Outcome::ALLOW;
+        } else if is_denied {
+            self.outcome = Outcome::NEVER;
+        }
+        for answer in &mut self.answers {
+            answer.verdict.deny_what_is_missing();
+            answer.verdict.is_charged = self.outcome.is_allowed();
+        }
+        Ok(())
+    }
+
+    /// Notes what the store has decided of each limit, in the order of its asks.
+    fn note_stored(&mut self, decided: &Decided) {
+        self.outcome = decided.verdict.outcome;
+        let mut seen = decided.each.iter();
+        for answer in &mut self.answers {
+            let verdict = &mut answer.verdict;
+            verdict.source = decided.source;
+            verdict.limits.iter_mut().zip(&mut seen).for_each(|(entry, seen)| entry.note(seen));
+            verdict.sum_up();
+            if let (Some(sent), Some(seen)) =
+                (&mut answer.overridden, seen_of(&mut seen, answer.request.limit))
+            {
+                (sent.decision, sent.source) = (seen.decision, decided.source);
+            }
+        }
+        for answer in &mut self.answers {
+            answer.verdict.shadow.iter_mut().zip(&mut seen).for_each(|(entry, seen)| entry.note(seen));
+        }
+    }
+
+    /// Decides without the store, as each limit says.
+    fn fall_back(&mut self, engine: &Engine, shared: &Shared, outage: Outage) -> Result<(), NotDecided> {
+        let sent = self.answers.iter().filter_map(|answer| answer.request.limit);
+        let overrides = engine.overrides.known(sent, outage.now)?;
+        let asked: Vec<Fallen<'_>> =
+            self.answers.iter().flat_map(|answer| answer.fallen(shared, &overrides)).collect();
+        let alone = |fallen: &Fallen<'_>| outage.decide(&[*fallen], false, Does::Charge).1[0];
+        let decided = if self.watches() {
+            asked.iter().map(alone).collect()
+        } else {
+            let decided;
+            (self.outcome, decided, _) = outage.decide(&asked, self.is_missing(), Does::Charge);
+            decided
+        };
+        let mut decided = decided.into_iter();
+        for answer in &mut self.answers {
+            let verdict = &mut answer.verdict;
+            verdict.source = Source::Fallback;
+            for (entry, decided) in verdict.limits.iter_mut().zip(&mut decided) {
+                (entry.decision, entry.told) = decided;
+            }
+            verdict.sum_up();
+            if let Some(sent) = &mut answer.overridden {
+                (sent.decision, sent.source) = (decided.next().expect("one for each").0, Source::Fallback);
+            }
+            for place in 0..verdict.shadow.len() {
+                let decided = alone(&Fallen::new(verdict, &verdict.shadow[place], shared));
+                (verdict.shadow[place].decision, verdict.shadow[place].told) = decided;
+            }
+        }
+        Ok(())
     }
 
     /// Leaves out what others replace.
@@ -191,11 +326,11 @@ impl<'a> Together<'a> {
     }
 
     /// What is asked of the table: for each descriptor its limits, and the one that was sent with it.
-    fn asks<'o>(&mut self, overrides: &'o KnownOverrides<'_>) -> Asks<'o>
+    fn asks<'o>(&mut self, overrides: &'o KnownOverrides<'_>) -> HereAsks<'o>
     where
         'a: 'o,
     {
-        let mut asks: Asks<'o> = SmallVec::new();
+        let mut asks: HereAsks<'o> = SmallVec::new();
         for answer in &mut self.answers {
             let own = answer.verdict.asks();
             let is_quota = |entry: &Entry| answer.in_force.is_quota(entry.limit);
@@ -206,7 +341,7 @@ impl<'a> Together<'a> {
         asks
     }
 
-    fn decide(&mut self, asks: &[tollgate::Request<'_>], now: Timestamp) {
+    fn decide_asks(&mut self, asks: &[tollgate::Request<'_>], now: Timestamp) {
         let mut decisions = [Decision::default(); MOST_LIMITS];
         let decisions = &mut decisions[..asks.len()];
         self.outcome = match asks {
@@ -240,7 +375,7 @@ impl<'v, 'a> From<&'v Together<'a>> for Summary<'v, 'a> {
 
 impl<'a> Answer<'a> {
     fn new(
-        engine: &Engine,
+        engine: &'a Engine,
         in_force: &'a InForce,
         request: &Described<'a>,
         now: Timestamp,
@@ -260,12 +395,10 @@ impl<'a> Answer<'a> {
         let (found, overridden) = match (request.limit, limit) {
             (None, _) => (in_force.descriptors.find(domain, entries), None),
             (Some(_), None) => (None, None),
-            (Some(_), Some(of)) => {
-                (None, Some(Throttled { decision: Decision::default(), rule: of.rule()? }))
-            }
+            (Some(_), Some(of)) => (None, Some(Throttled::not_yet(of.rule()?))),
         };
         let limit_of = |leaf| if let Leaf::Limit(place) = leaf { Some(place) } else { None };
-        let Plan(mut verdict) = if request.limit.is_some() {
+        let Plan { mut verdict, .. } = if request.limit.is_some() {
             Plan::of_none(engine, in_force, &asked)
         } else {
             Plan::new(engine, in_force, &asked, Permits::Cannot, found.and_then(limit_of))?
@@ -295,6 +428,59 @@ impl<'a> Answer<'a> {
     /// Whether it is within its limits.
     pub fn is_allowed(&self) -> bool {
         self.verdict.is_allowed() && self.overridden.is_none_or(|sent| sent.decision.is_allowed())
+    }
+
+    /// What is asked of the store: its limits, and the one that was sent with it.
+    fn stored_asks(&self, engine: &'a Engine, watches: bool) -> impl Iterator<Item = StoredAsk<'a>> {
+        let ask = move |entry: &Entry| {
+            let part = match watches {
+                true => Part::Alone,
+                false if self.in_force.is_quota(entry.limit) => Part::OneOf,
+                false => Part::All,
+            };
+            self.refunding(self.verdict.stored_ask(engine, entry, Does::Charge, part))
+        };
+        let part = if watches { Part::Alone } else { Part::All };
+        let sent = self.request.limit.zip(self.overridden).map(move |(of, sent)| {
+            self.refunding(of.stored_ask(self.request.attributes, self.verdict.cost, sent.rule, part))
+        });
+        self.verdict.limits.iter().map(ask).chain(sent)
+    }
+
+    fn stored_shadows(&self, engine: &'a Engine) -> impl Iterator<Item = StoredAsk<'a>> {
+        let ask = move |entry: &Entry| self.verdict.stored_ask(engine, entry, Does::Charge, Part::Alone);
+        self.verdict.shadow.iter().map(ask).map(|ask| self.refunding(ask))
+    }
+
+    /// The ask, which gives back where the descriptor says so.
+    fn refunding<'s>(&self, ask: StoredAsk<'s>) -> StoredAsk<'s> {
+        match self.request.hits {
+            Hits::Refund(cost) => StoredAsk { cost, does: Does::Refund, ..ask },
+            Hits::Usual | Hits::Charge(_) => ask,
+        }
+    }
+
+    /// What is asked of its limits without the store, in the order of [`stored_asks`](Self::stored_asks).
+    fn fallen<'o>(
+        &self,
+        shared: &Shared,
+        overrides: &'o KnownOverrides<'_>,
+    ) -> impl Iterator<Item = Fallen<'o>>
+    where
+        'a: 'o,
+    {
+        let fallen = |entry: &Entry| {
+            let fallen = Fallen::new(&self.verdict, entry, shared);
+            let is_quota = self.in_force.is_quota(entry.limit);
+            Fallen { here: if is_quota { fallen.here.one_of_several() } else { fallen.here }, ..fallen }
+        };
+        let sent = self.ask_sent(overrides).zip(self.overridden).map(|(here, sent)| Fallen {
+            on_error: shared.on_error,
+            here,
+            rule: sent.rule,
+            cost: self.verdict.cost,
+        });
+        self.verdict.limits.iter().map(fallen).chain(sent).collect::<Vec<_>>().into_iter()
     }
 
     fn uncounted(&self, place: u32) -> &'a Uncounted {

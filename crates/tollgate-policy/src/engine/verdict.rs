@@ -8,6 +8,7 @@ use super::attributes::Values;
 use super::in_force::{InForce, LimitInForce, NumbersId};
 use super::plan::USUAL_LIMITS;
 use crate::policy::Limit;
+use crate::store::Source;
 
 /// The values that make a key, part by part.
 pub type Key<'a> = SmallVec<[&'a str; 2]>;
@@ -22,6 +23,7 @@ pub struct Verdict<'a> {
     pub(super) is_charged: bool, // by the limits that let it pass; in a plan of several, others may deny it
     pub(super) reported: Option<usize>,
     pub(super) reduced: bool,
+    pub(super) source: Source,
     pub(super) values: Values<'a>,
     pub(super) limits: Entries<Entry>,
     pub(super) shadow: SmallVec<[Entry; 1]>,
@@ -36,7 +38,19 @@ pub(crate) struct Entry {
     pub(crate) numbers: NumbersId,
     pub(crate) hash: u64,        // of its key
     pub(crate) is_missing: bool, // an attribute of its key, without which it denies
+    pub(crate) told: Told,
     pub(crate) decision: Decision,
+}
+
+/// Where a decision comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The table of this process.
+    Here,
+    /// A store, which also told how long until more can be had than remains.
+    Stored(Option<Nanos>),
+    /// Nobody: the store gave no answer, and the policy says what then.
+    Unknown,
 }
 
 /// Why a request is denied.
@@ -125,6 +139,11 @@ impl<'a> Verdict<'a> {
     /// Whether rates were reduced at the time, because the upstream is overloaded.
     pub const fn is_reduced(&self) -> bool {
         self.reduced
+    }
+
+    /// Who decided.
+    pub const fn source(&self) -> Source {
+        self.source
     }
 
     /// The limit to tell the caller of: the one that denies for longest, or, when all allow, the one with least
@@ -244,7 +263,7 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
     /// Whether it was charged.
     pub fn is_charged(&self) -> bool {
         let together = self.verdict.is_charged || self.in_force.policy.shadow;
-        self.is_allowed() && together || self.rule().counts_denied()
+        self.is_known() && (self.is_allowed() && together || self.rule().counts_denied())
     }
 
     /// Why it does not.
@@ -253,7 +272,15 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         if self.entry.is_missing {
             return Some(Reason::MissingAttribute);
         }
+        if !self.is_known() {
+            return Some(Reason::Unavailable);
+        }
         Some(Reason::told(retry, self.in_force.is_concurrency, self.verdict.reduced))
+    }
+
+    /// Whether its numbers are true: not where the store gave no answer, and the policy says what is decided then.
+    pub fn is_known(&self) -> bool {
+        self.entry.told != Told::Unknown
     }
 
     /// The values of its key, part by part.
@@ -274,6 +301,9 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         }
         if status.remaining >= self.capacity() {
             return None; // there is no more
+        }
+        if let Told::Stored(more_after) = self.entry.told {
+            return more_after;
         }
         let ask = self.in_force.ask(self.entry.numbers, &self.key());
         ask.cost(status.remaining.saturating_add(1)).preview_at(self.verdict.now).retry_after()

@@ -1,6 +1,6 @@
 //! What can be said of a policy before it is put in force.
 
-use super::{Limit, Policy, Store, Trust};
+use super::{Limit, Policy, StoreSettings, Trust};
 use crate::engine::{MOST_LIMITS, USUAL_LIMITS};
 use crate::reader::nearest;
 
@@ -43,8 +43,10 @@ impl Policy {
         };
         need(self.gateway.is_some(), "`gateway`");
         match &self.store {
-            Store::Redis(_) => need(true, "`store: redis`"),
-            Store::Memory(memory) => need(memory.persist.is_some(), "`store: { memory: { persist } }`"),
+            StoreSettings::Redis(redis) => need(redis.lease.is_some(), "`store: { redis: { mode: lease } }`"),
+            StoreSettings::Memory(memory) => {
+                need(memory.persist.is_some(), "`store: { memory: { persist } }`")
+            }
         }
         missing
     }
@@ -172,6 +174,37 @@ impl Policy {
         changes.extend(gone.map(|limit| (limit.name.clone(), Change::Removed)));
         changes.sort_by(|(a, _), (b, _)| a.cmp(b));
         changes
+    }
+
+    /// Which limits a cluster could not decide together: all keys of a request must be in one place, by the tenant or else
+    /// by the first part of the key, and these would not be. None where the store is no cluster.
+    pub fn cluster_faults(&self) -> Vec<String> {
+        if !matches!(&self.store, StoreSettings::Redis(redis) if redis.cluster) {
+            return Vec::new();
+        }
+        let live: Vec<&Limit> =
+            self.limits.iter().filter(|limit| !limit.shadow && limit.descriptor.is_none()).collect();
+        let by = |limit: &Limit| limit.tag().map(|part| limit.key[part].to_string());
+        let told = |limit: &Limit| match by(limit) {
+            Some(part) => format!("`{}` by `{part}`", limit.name),
+            None => format!("`{}` by nothing, since it has one key for all", limit.name),
+        };
+        let mut faults = Vec::new();
+        for (place, one) in live.iter().enumerate() {
+            let other = live[..place]
+                .iter()
+                .find(|other| by(other) != by(one) && !other.applies_to.excludes(&one.applies_to));
+            faults.extend(other.map(|other| {
+                format!(
+                    "a request may need keys of {} and of {}, which a cluster keeps in different places, so that they \
+                     cannot be charged together: give both a key with `tenant`, or the same first part, \
+                     let them `match` different requests, or use a single server or Sentinel",
+                    told(other),
+                    told(one)
+                )
+            }));
+        }
+        faults
     }
 
     /// How many live limits may apply to a request that this one applies to.

@@ -152,6 +152,12 @@ impl Limit {
         !self.key.is_empty() || of_descriptor.into_iter().any(Entry::has_many)
     }
 
+    /// The part of its key by which a cluster keeps together what one request needs: the tenant, else the first.
+    pub(crate) fn tag(&self) -> Option<usize> {
+        let tenant = self.key.iter().position(|part| part.0.as_slice() == ["tenant"]);
+        tenant.or((!self.key.is_empty()).then_some(0))
+    }
+
     /// Whether it holds places for as long as nobody gives them back.
     pub(crate) fn has_no_lease(&self) -> bool {
         matches!(&self.rule, Rule::Concurrency(rule) if rule.lease().is_none())

@@ -47,6 +47,14 @@ impl Match {
         &self.0
     }
 
+    /// Whether no request can match both: an attribute that both look at has patterns without stars, and none in common.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        self.0.iter().any(|condition| {
+            let both = other.0.iter().filter(|theirs| theirs.attribute == condition.attribute);
+            both.into_iter().any(|theirs| condition.excludes(theirs))
+        })
+    }
+
     /// Attributes of a request that matches.
     pub(crate) fn sample(&self) -> Vec<(&str, String)> {
         let sample = |condition: &'_ Condition| condition.patterns.first().map(Pattern::sample);
@@ -66,6 +74,16 @@ impl Match {
 }
 
 impl Condition {
+    /// Whether no text matches both. Of two patterns with stars, any text might.
+    fn excludes(&self, other: &Self) -> bool {
+        let meet = |one: &Pattern, other: &Pattern| match (one.has_star(), other.has_star()) {
+            (true, true) => true,
+            (true, false) => one.matches(&other.0),
+            (false, _) => other.matches(&one.0),
+        };
+        !self.patterns.iter().any(|one| other.patterns.iter().any(|other| meet(one, other)))
+    }
+
     fn read(reader: &Reader<'_>, attribute: String, node: &Node) -> Self {
         let patterns =
             reader.one_or_more(node).iter().filter_map(|node| reader.text(node)).map(Pattern).collect();
@@ -74,6 +92,10 @@ impl Condition {
 }
 
 impl Pattern {
+    fn has_star(&self) -> bool {
+        self.0.contains('*')
+    }
+
     /// A text that it matches.
     fn sample(&self) -> String {
         self.0.replace('*', "x")

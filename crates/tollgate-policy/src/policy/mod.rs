@@ -25,7 +25,7 @@ use self::numbers::Numbers;
 pub use self::settings::{
     AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, XRateLimit,
 };
-pub use self::store::{Memory, Redis, Store};
+pub use self::store::{Memory, Redis, StoreSettings};
 use crate::fault::{Fault, Faults};
 use crate::keys;
 use crate::reader::{Reader, Section, nearest, quoted};
@@ -45,7 +45,7 @@ pub struct Policy {
     /// Which headers answers carry.
     pub headers: Headers,
     /// Where the state of keys is kept.
-    pub store: Store,
+    pub store: StoreSettings,
     /// Where attributes come from.
     pub identity: Identity,
     /// Classes of tenants, by name.
@@ -153,7 +153,8 @@ impl Policy {
             resp_password_file: get("resp_password_file").and_then(path),
             admin_token_file: get("admin").and_then(|node| settings::admin(reader, node, file)),
             headers: get("headers").map_or_else(Headers::default, |node| Headers::read(reader, node)),
-            store: get("store").map_or_else(Store::default, |node| Store::read(reader, node, file)),
+            store: get("store")
+                .map_or_else(StoreSettings::default, |node| StoreSettings::read(reader, node, file)),
             identity: get("identity").map_or_else(Identity::default, |node| Identity::read(reader, node)),
             tenants: Self::tenants(reader, &section, &tier_names, default_tier.as_deref(), &limits),
             costs: Self::costs(reader, &section),

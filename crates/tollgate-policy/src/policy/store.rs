@@ -14,7 +14,7 @@ use crate::yaml::{Node, Value};
 
 /// Where the state of keys is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
+pub enum StoreSettings {
     /// In this process.
     Memory(Memory),
     /// In Redis or Valkey.
@@ -51,13 +51,13 @@ pub struct Redis {
     pub on_error: OnError,
 }
 
-impl Default for Store {
+impl Default for StoreSettings {
     fn default() -> Self {
         Self::Memory(Memory::default())
     }
 }
 
-impl Store {
+impl StoreSettings {
     pub(super) fn read(reader: &Reader<'_>, node: &Node, file: &Path) -> Self {
         if let Value::Text(_) = node.value {
             reader.word(node, &["memory"]);

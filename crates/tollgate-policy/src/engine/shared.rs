@@ -1,0 +1,350 @@
+//! Requests whose states are kept in a store that several processes share, and what is done when it gives no answer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate::adaptive::Pace;
+use tollgate::{Decision, KeyedLimiter, Nanos, Outcome, Permit, Retry, Rule, Status, Timestamp};
+
+use super::Engine;
+use super::plan::MOST_LIMITS;
+use super::throttle::{ThrottleError, Throttled};
+use super::verdict::{Entry, Told, Verdict};
+use crate::policy::OnError;
+use crate::store::{Ask, Decided, Does, Part, Seen, Source, Store, StoredPermit, Unavailable};
+
+/// The store, and what is done when it gives no answer.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) on_error: OnError, // where a limit does not say
+}
+
+pub(super) type Asks<'a> = SmallVec<[Ask<'a>; 8]>;
+
+/// Places in concurrency limits, wherever they are kept. Dropping them gives them back.
+#[derive(Default)]
+pub struct Permits {
+    here: Vec<Permit>,
+    stored: Option<(Arc<dyn Store>, Vec<StoredPermit>)>,
+}
+
+impl Permits {
+    pub(super) fn stored(store: &Arc<dyn Store>, permits: Vec<StoredPermit>) -> Self {
+        let stored = (!permits.is_empty()).then(|| (Arc::clone(store), permits));
+        Self { here: Vec::new(), stored }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.here.is_empty() && self.stored.is_none()
+    }
+
+    /// Gives them back: whether all were still held.
+    ///
+    /// # Errors
+    ///
+    /// When the store that keeps them gives no answer. They are free when their leases end.
+    pub async fn release(mut self) -> Result<bool, Unavailable> {
+        // All of them, whether or not one has ended.
+        let here = self.here.drain(..).map(Permit::release).fold(true, |all, was_held| all & was_held);
+        match self.stored.take() {
+            None => Ok(here),
+            Some((store, permits)) => Ok(store.release(&permits).await? & here),
+        }
+    }
+}
+
+impl From<Vec<Permit>> for Permits {
+    fn from(here: Vec<Permit>) -> Self {
+        Self { here, stored: None }
+    }
+}
+
+impl Drop for Permits {
+    fn drop(&mut self) {
+        if let Some((store, permits)) = self.stored.take() {
+            store.release_later(permits);
+        }
+    }
+}
+
+impl fmt::Debug for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stored = self.stored.as_ref().map_or(0, |(_, permits)| permits.len());
+        f.debug_struct("Permits").field("here", &self.here.len()).field("stored", &stored).finish()
+    }
+}
+
+impl<'a> Verdict<'a> {
+    /// Asks the store, which charges all limits or none. Tells the permits that are held now.
+    pub(super) async fn decide_shared(&mut self, engine: &'a Engine, shared: &Shared, does: Does) -> Permits {
+        self.hash_keys();
+        let mut asks: Asks<'a> =
+            self.limits.iter().map(|entry| self.stored_ask(engine, entry, does, Part::All)).collect();
+        // Nobody would hold, or give back, what a request that is denied has taken: so shadows only watch.
+        let shadows = self.shadow.iter();
+        asks.extend(shadows.map(|entry| self.stored_ask(engine, entry, Does::Charge, Part::Alone)));
+        if asks.is_empty() {
+            self.source = Source::Store; // which had nothing to say
+            return Permits::default();
+        }
+        match shared.store.decide(&asks, self.is_missing()).await {
+            Ok(decided) => {
+                let (live, shadow) = decided.each.split_at(self.limits.len());
+                self.limits.iter_mut().zip(live).for_each(|(entry, seen)| entry.note(seen));
+                self.shadow.iter_mut().zip(shadow).for_each(|(entry, seen)| entry.note(seen));
+                (self.outcome, self.reported) = (decided.verdict.outcome, decided.verdict.reported);
+                self.source = decided.source;
+                self.deny_what_is_missing();
+                self.is_charged = self.is_allowed();
+                Permits::stored(&shared.store, decided.permits)
+            }
+            Err(unavailable) => self.fall_back(shared, &unavailable, does),
+        }
+    }
+
+    /// What is asked of the store.
+    pub(super) fn stored_ask(&self, engine: &Engine, entry: &Entry, does: Does, part: Part) -> Ask<'a> {
+        let limit = self.in_force.limit(entry.limit);
+        let key = limit.shared_key(&self.values);
+        // What no limit could hold is denied for ever, and charged to nobody.
+        let never = self.cost > 0 && (limit.is_blocked() || part == Part::Alone && entry.is_missing);
+        let cost = if never { u64::MAX } else { self.cost };
+        let pace = engine.pace_of(self.in_force, limit, entry.numbers);
+        Ask { part, pace, ..limit.stored_ask(limit.numbers(entry.numbers).rule, &key, cost, does) }
+    }
+
+    pub(super) fn hash_keys(&mut self) {
+        for i in 0..self.limits.len() {
+            self.limits[i].hash = self.ask(&self.limits[i]).key_hash();
+        }
+        for i in 0..self.shadow.len() {
+            self.shadow[i].hash = self.ask(&self.shadow[i]).key_hash();
+        }
+    }
+
+    /// Denies for ever what lacks an attribute that a limit cannot do without.
+    pub(super) fn deny_what_is_missing(&mut self) {
+        let cost = self.cost;
+        for entry in
+            self.limits.iter_mut().chain(&mut self.shadow).filter(|entry| entry.is_missing && cost > 0)
+        {
+            entry.decision.outcome = Outcome::NEVER;
+        }
+        if self.is_missing() {
+            self.sum_up();
+        }
+    }
+
+    /// What its limits come to, if they alone decide.
+    pub(super) fn sum_up(&mut self) {
+        let decisions: SmallVec<[Decision; 8]> = self.limits.iter().map(|entry| entry.decision).collect();
+        let verdict = tollgate::Verdict::of(&decisions);
+        (self.outcome, self.reported) = (verdict.outcome, verdict.reported);
+    }
+
+    /// Decides without the store, as each limit says.
+    fn fall_back(&mut self, shared: &Shared, unavailable: &Unavailable, does: Does) -> Permits {
+        self.source = Source::Fallback;
+        let fallen = |entry: &Entry| Fallen::new(self, entry, shared);
+        let live: Vec<Fallen<'_>> = self.limits.iter().map(fallen).collect();
+        let shadow: Vec<Fallen<'_>> = self.shadow.iter().map(fallen).collect();
+        let outage = Outage { since: unavailable.since(self.now), now: self.now };
+        let is_denied = self.is_missing();
+        let (outcome, decided, permits) = outage.decide(&live, is_denied, does);
+        let shadow: Vec<_> =
+            shadow.iter().map(|fallen| outage.decide(&[*fallen], false, Does::Charge).1[0]).collect();
+        let entries = self.limits.iter_mut().chain(&mut self.shadow);
+        for (entry, (decision, told)) in entries.zip(decided.into_iter().chain(shadow)) {
+            (entry.decision, entry.told) = (decision, told);
+        }
+        let told: SmallVec<[Decision; 8]> = self.limits.iter().map(|entry| entry.decision).collect();
+        (self.outcome, self.reported) = (outcome, tollgate::Verdict::of(&told).reported);
+        self.deny_what_is_missing();
+        self.is_charged = self.is_allowed();
+        permits.into()
+    }
+}
+
+impl Entry {
+    /// Notes what a store has said.
+    pub(super) fn note(&mut self, seen: &Seen) {
+        (self.decision, self.told) = (seen.decision, Told::Stored(seen.more_after));
+    }
+}
+
+impl Unavailable {
+    /// Since when there is no answer, by a clock that shows `now`.
+    pub(super) fn since(&self, now: Timestamp) -> Timestamp {
+        let out_for = Nanos::saturating_from(self.out_for);
+        Timestamp::from_nanos(now.as_nanos().saturating_sub(out_for.get()))
+    }
+}
+
+/// A time without the store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outage {
+    pub(super) since: Timestamp,
+    pub(super) now: Timestamp,
+}
+
+/// What is asked of a limit whose store is gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fallen<'a> {
+    pub(super) on_error: OnError,
+    /// In this process, where it has its share.
+    pub(super) here: tollgate::Request<'a>,
+    pub(super) rule: Rule,
+    pub(super) cost: u64,
+}
+
+impl<'a> Fallen<'a> {
+    pub(super) fn new(verdict: &Verdict<'a>, entry: &Entry, shared: &Shared) -> Self {
+        let limit = verdict.in_force.limit(entry.limit);
+        Self {
+            on_error: limit.policy.on_error.unwrap_or(shared.on_error),
+            here: verdict.ask(entry),
+            rule: limit.numbers(entry.numbers).rule,
+            cost: verdict.cost,
+        }
+    }
+
+    /// What is told of a limit that nobody has asked.
+    fn unknown(&self, outcome: Outcome) -> (Decision, Told) {
+        let remaining = if outcome.is_allowed() { self.rule.capacity() } else { 0 };
+        (Decision { outcome, status: Status { remaining, reset_after: Nanos::ZERO } }, Told::Unknown)
+    }
+}
+
+impl Outage {
+    /// Decides limits together: those that say so deny or allow, the rest have their share here. Nothing is charged where
+    /// one denies, or the request `is_denied` for another reason.
+    pub(super) fn decide(
+        &self,
+        asked: &[Fallen<'_>],
+        is_denied: bool,
+        does: Does,
+    ) -> (Outcome, Vec<(Decision, Told)>, Vec<Permit>) {
+        let unavailable = Outcome::Deny { retry: Retry::Unknown };
+        let denies = asked.iter().any(|fallen| fallen.on_error == OnError::Deny && fallen.cost > 0);
+        let local: SmallVec<[tollgate::Request<'_>; 8]> = asked
+            .iter()
+            .filter(|fallen| fallen.on_error == OnError::Local)
+            .map(|fallen| fallen.here)
+            .collect();
+        let drains =
+            asked.iter().filter(|fallen| fallen.on_error == OnError::Local && starts_empty(&fallen.rule));
+        drains.for_each(|fallen| self.drain(&fallen.here));
+        let mut decisions = [Decision::default(); MOST_LIMITS];
+        let decisions = &mut decisions[..local.len()];
+        let (mut outcome, mut permits) = (Outcome::ALLOW, Vec::new());
+        if denies || is_denied || does == Does::Preview {
+            local
+                .iter()
+                .zip(&mut *decisions)
+                .for_each(|(ask, decision)| *decision = ask.preview_at(self.now));
+        } else if !local.is_empty() {
+            let verdict;
+            (verdict, permits) = match does {
+                Does::Hold => KeyedLimiter::acquire_all_at(&local, self.now, decisions),
+                _ => (KeyedLimiter::check_all_at(&local, self.now, decisions), Vec::new()),
+            };
+            outcome = verdict.outcome;
+        }
+        let mut decisions = decisions.iter();
+        let each: Vec<(Decision, Told)> = asked
+            .iter()
+            .map(|fallen| match fallen.on_error {
+                OnError::Local => (*decisions.next().expect("one for each"), Told::Here),
+                OnError::Deny if fallen.cost > 0 => fallen.unknown(unavailable),
+                OnError::Deny | OnError::Allow => fallen.unknown(Outcome::ALLOW),
+            })
+            .collect();
+        (if denies { unavailable } else { outcome }, each, permits)
+    }
+
+    /// Takes from a key what it had when the store went: a share that began full would be given twice, here and there.
+    fn drain(&self, ask: &tollgate::Request<'_>) {
+        let had = ask.peek_at(self.since).remaining;
+        if had > 0 {
+            let _ = ask.cost(had).check_at(self.since);
+        }
+    }
+}
+
+/// Whether the share of a rule begins with nothing: what leaves a queue leaves at its rate anyway, and places are not
+/// refilled by time.
+const fn starts_empty(rule: &Rule) -> bool {
+    !matches!(rule, Rule::LeakyBucket(_) | Rule::LeakyBucketMaxWait(_) | Rule::Concurrency(_))
+}
+
+impl Engine {
+    /// How fast the rate of some numbers goes for now.
+    pub(super) fn pace_of(
+        &self,
+        in_force: &super::InForce,
+        limit: &super::in_force::LimitInForce,
+        numbers: super::in_force::NumbersId,
+    ) -> Pace {
+        if self.pressure.is_reduced() {
+            self.pressure.pace_of(in_force.shed(limit, numbers))
+        } else {
+            Pace::FULL
+        }
+    }
+}
+
+impl Shared {
+    /// Decides one ask that stands for itself, by a rule that came with it.
+    pub(super) async fn ask_alone(
+        &self,
+        ask: Ask<'_>,
+    ) -> Result<Result<Throttled, Unavailable>, ThrottleError> {
+        self.store.require(&ask.rule).map_err(ThrottleError::Rule)?;
+        let asks = [ask];
+        let decided = self.store.decide(&asks, false).await;
+        Ok(decided.map(|decided| Throttled {
+            decision: only(&decided),
+            source: decided.source,
+            ..Throttled::not_yet(asks[0].rule)
+        }))
+    }
+
+    /// Decides such an ask without the store.
+    pub(super) fn fall_back_alone(
+        &self,
+        here: tollgate::Request<'_>,
+        rule: Rule,
+        cost: u64,
+        unavailable: &Unavailable,
+        now: Timestamp,
+    ) -> Throttled {
+        let fallen = Fallen { on_error: self.on_error, here, rule, cost };
+        let outage = Outage { since: unavailable.since(now), now };
+        let decision = outage.decide(&[fallen], false, Does::Charge).1[0].0;
+        Throttled { decision, source: Source::Fallback, ..Throttled::not_yet(rule) }
+    }
+}
+
+impl<'a> Ask<'a> {
+    /// What is asked of a key by a rule that came with it.
+    pub(super) fn sent(limit: &'static str, key: &'a [u8], rule: Rule, cost: u64) -> Self {
+        Self {
+            limit: limit.into(),
+            key: std::iter::once(key).collect(),
+            tag: key,
+            rule,
+            pace: Pace::FULL,
+            cost,
+            does: Does::Charge,
+            part: Part::All,
+        }
+    }
+}
+
+/// The answer to one ask that stands for itself.
+pub(super) fn only(decided: &Decided) -> Decision {
+    decided.each[0].decision
+}

@@ -1,0 +1,233 @@
+//! What is decided while the store gives no answer.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tollgate::{Clock, Rule, Timestamp};
+use tollgate_policy::{
+    Ask, Decided, Described, Engine, EngineError, Hits, Later, Policy, Reason, Request, Source, Store,
+    StoredPermit, Unavailable,
+};
+
+/// A store that went at a moment of the engine's clock and does not come back.
+#[derive(Debug)]
+struct Gone {
+    nodes: u32,
+    out_for: AtomicU64, // seconds
+}
+
+impl Gone {
+    fn no_answer<T: Send + 'static>(&self) -> Later<'_, T> {
+        let out_for = Duration::from_secs(self.out_for.load(Ordering::Relaxed));
+        Box::pin(async move { Err(Unavailable { why: "it is gone".into(), out_for }) })
+    }
+}
+
+impl Store for Gone {
+    fn decide<'a>(&'a self, _: &'a [Ask<'_>], _: bool) -> Later<'a, Decided> {
+        self.no_answer()
+    }
+
+    fn release<'a>(&'a self, _: &'a [StoredPermit]) -> Later<'a, bool> {
+        self.no_answer()
+    }
+
+    fn release_later(&self, _: Vec<StoredPermit>) {}
+
+    fn forget<'a>(&'a self, _: &'a Ask<'_>) -> Later<'a, bool> {
+        self.no_answer()
+    }
+
+    fn require(&self, rule: &Rule) -> Result<(), String> {
+        if matches!(rule, Rule::SlidingLog(_)) { Err("it keeps no logs".into()) } else { Ok(()) }
+    }
+
+    fn nodes(&self) -> u32 {
+        self.nodes
+    }
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => panic!("nobody is waited for here"),
+    }
+}
+
+fn policy(text: &str) -> Policy {
+    Policy::read(Path::new("tollgate.yaml"), text).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+fn engine(text: &str, nodes: u32) -> (Engine, Arc<Gone>) {
+    let gone = Arc::new(Gone { nodes, out_for: AtomicU64::new(0) });
+    let engine = Engine::with_store(policy(text), Clock::manual(), Arc::<Gone>::clone(&gone))
+        .expect("a policy that it can keep");
+    (engine, gone)
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_nanos(seconds * 1_000_000_000)
+}
+
+/// How many of as many requests as there could be pass in each second from the start of an outage on.
+fn passing(engine: &Engine, gone: &Gone, seconds: std::ops::Range<u64>) -> Vec<usize> {
+    seconds
+        .map(|second| {
+            gone.out_for.store(second, Ordering::Relaxed);
+            let request = Request { attributes: &[("user", "u")], cost: None };
+            let policy = engine.policy();
+            let passes = |_: &u32| {
+                now(policy.plan(&request).expect("one limit").decide(at(1000 + second))).is_allowed()
+            };
+            (0..2000).filter(passes).count()
+        })
+        .collect()
+}
+
+#[test]
+fn each_limit_says_what_is_decided() {
+    let text = "
+store: { redis: { url: redis://127.0.0.1, on_error: deny } }
+limits:
+  - { name: open, match: { path: /open }, key: [user], token_bucket: { rate: 1/s, burst: 5 }, on_error: allow }
+  - { name: closed, match: { path: [/closed, /both] }, key: [user], token_bucket: { rate: 1/s, burst: 5 } }
+  - { name: share, match: { path: [/share, /both] }, key: [user], fixed_window: { limit: 5, window: 1s }, on_error: local }
+";
+    let (engine, gone) = engine(text, 1);
+    gone.out_for.store(100, Ordering::Relaxed);
+    let policy = engine.policy();
+    for (path, cost, allowed, known) in [
+        ("/open", 1, true, false),
+        ("/open", 100, true, false),
+        ("/closed", 1, false, false),
+        ("/closed", 0, true, false), // a look is free
+        ("/share", 4, true, true),
+        ("/both", 1, false, false),
+        ("/share", 1, true, true), // the one before was charged to nobody
+        ("/share", 1, false, true),
+    ] {
+        let request = Request { attributes: &[("user", "u"), ("path", path)], cost: Some(cost) };
+        let verdict = now(policy.plan(&request).expect("one limit").decide(at(1000)));
+        assert_eq!((verdict.is_allowed(), verdict.source()), (allowed, Source::Fallback), "{path} {cost}");
+        assert_eq!(verdict.reported().unwrap().is_known(), known, "{path} {cost}");
+        let unavailable = (!allowed && !known).then_some(Reason::Unavailable);
+        assert_eq!(
+            verdict.reason().filter(|reason| *reason == Reason::Unavailable),
+            unavailable,
+            "{path} {cost}"
+        );
+        let told = tollgate_policy::headers(&policy.headers, &verdict, Duration::ZERO);
+        let is_any_known = verdict.limits().any(|limit| limit.is_known());
+        assert_eq!(told.iter().any(|(name, _)| *name == "ratelimit"), is_any_known, "{path} {cost}");
+    }
+}
+
+#[test]
+fn a_share_starts_empty_and_adds_up() {
+    let limit = |rule: &str| {
+        format!(
+            "{{ store: {{ redis: {{ url: redis://127.0.0.1, on_error: local }} }}, limits: [{{ name: a, key: [user], {rule} }}] }}"
+        )
+    };
+    // LE-5: n = 4, R = 1000/s: of one node that is cut off, 250 a second.
+    for (rule, nodes, expected) in [
+        ("token_bucket: { rate: 1000/s, burst: 1000 }", 4, [0, 250, 250, 250]),
+        ("token_bucket: { rate: 1000/s, burst: 4000 }", 4, [0, 250, 250, 250]),
+        ("fixed_window: { limit: 1000, window: 1s }", 4, [0, 250, 250, 250]),
+        ("sliding_counter: { limit: 6, window: 1s }", 4, [0, 1, 1, 1]),
+        ("burst_credits: { rate: 100/s, peak: 10x, credits: 500 }", 2, [0, 50, 50, 50]),
+        ("token_bucket: { rate: 1000/s, burst: 1000 }", 1, [0, 1000, 1000, 1000]),
+    ] {
+        let (engine, gone) = engine(&limit(rule), nodes);
+        assert_eq!(passing(&engine, &gone, 0..4), expected, "{rule} among {nodes}");
+        // The next outage begins empty again, whatever the last has left.
+        assert_eq!(passing(&engine, &gone, 0..1), [0], "{rule} among {nodes}");
+    }
+}
+
+#[test]
+fn a_share_follows_the_number_of_nodes() {
+    let text = "{ store: { redis: { url: redis://127.0.0.1, on_error: local } }, limits: [{ name: a, key: [user], token_bucket: { rate: 1000/s, burst: 1000 } }] }";
+    for (nodes, expected) in [(1, 1000), (2, 500), (8, 125)] {
+        let (engine, gone) = engine(text, nodes);
+        engine.share();
+        assert_eq!(passing(&engine, &gone, 0..3), [0, expected, expected]);
+    }
+}
+
+#[test]
+fn descriptors_fall_back_too() {
+    let text = "
+store: { redis: { url: redis://127.0.0.1, on_error: deny } }
+limits:
+  - { name: a, descriptor: { domain: d, entries: [{ key: k }] }, fixed_window: { limit: 5, window: 1s } }
+  - { name: b, descriptor: { domain: d, entries: [{ key: l }] }, fixed_window: { limit: 5, window: 1s }, on_error: allow }
+";
+    let (engine, _) = engine(text, 1);
+    let policy = engine.policy();
+    let described = |key| Described { attributes: key, hits: Hits::Usual, limit: None };
+    let [a, b] = [[("domain", "d"), ("k", "1")], [("domain", "d"), ("l", "1")]];
+    for (asked, allowed) in [(vec![&a], false), (vec![&b], true), (vec![&a, &b], false)] {
+        let asked: Vec<Described<'_>> = asked.into_iter().map(|key| described(&key[..])).collect();
+        let together = now(policy.decide_together(&asked, at(1000))).unwrap();
+        assert_eq!(together.is_allowed(), allowed);
+        assert!(together.answers.iter().all(|answer| answer.verdict.source() == Source::Fallback));
+    }
+}
+
+#[test]
+fn a_store_refuses_what_it_cannot_keep() {
+    let text = "{ store: { redis: { url: redis://127.0.0.1 } }, limits: [{ name: a, key: [user], sliding_log: { limit: 5, window: 1s } }] }";
+    let gone = Arc::new(Gone { nodes: 1, out_for: AtomicU64::new(0) });
+    let refused = Engine::with_store(policy(text), Clock::manual(), gone).unwrap_err();
+    assert_eq!(refused, EngineError::Store(vec!["`a`: it keeps no logs".into()]));
+    assert_eq!(Engine::new(policy(text)).unwrap_err(), EngineError::NoStore);
+}
+
+#[test]
+fn a_cluster_refuses_limits_that_it_keeps_apart() {
+    let cluster = |limits: &str| {
+        let limits =
+            format!("store: {{ redis: {{ urls: [redis://127.0.0.1], cluster: true }} }}\nlimits:\n{limits}");
+        policy(&limits).cluster_faults()
+    };
+    let limit = |name: &str, key: &str, rest: &str| {
+        format!("  - {{ name: {name}, key: {key}, fixed_window: {{ limit: 5, window: 1s }}{rest} }}\n")
+    };
+    for (limits, refused) in [
+        (vec![("a", "[tenant]", ""), ("b", "[tenant, user]", ""), ("c", "[user, tenant]", "")], None),
+        (vec![("a", "[user]", ""), ("b", "[user, path]", "")], None),
+        (vec![("a", "[tenant]", ""), ("b", "[user]", "")], Some("`a` by `tenant` and of `b` by `user`")),
+        (vec![("a", "[tenant]", ""), ("b", "[]", "")], Some("`b` by nothing")),
+        (vec![("a", "[tenant]", ""), ("b", "[]", ", shadow: true")], None),
+        (
+            vec![("a", "[tenant]", ", match: { path: /a }"), ("b", "[ip]", ", match: { path: [/b, /c/*] }")],
+            None,
+        ),
+        (
+            vec![
+                ("a", "[tenant]", ", match: { path: /c/d }"),
+                ("b", "[ip]", ", match: { path: [/b, /c/*] }"),
+            ],
+            Some("`ip`"),
+        ),
+        (
+            vec![("a", "[tenant]", ", match: { path: /a }"), ("b", "[ip]", ", match: { method: GET }")],
+            Some("`ip`"),
+        ),
+        (vec![("a", "[]", ""), ("b", "[]", "")], None),
+        (vec![("a", "['user|ip']", ""), ("b", "[user]", "")], Some("`user|ip`")),
+    ] {
+        let text: String = limits.iter().map(|(name, key, rest)| limit(name, key, rest)).collect();
+        let faults = cluster(&text);
+        match refused {
+            None => assert_eq!(faults, [""; 0], "{text}"),
+            Some(words) => assert!(faults.len() == 1 && faults[0].contains(words), "{text}: {faults:?}"),
+        }
+    }
+}
