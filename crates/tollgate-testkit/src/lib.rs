@@ -1,5 +1,5 @@
-//! What Tollgate is tested with: oracles, random traces, a fake clock and the suite every store
-//! must pass.
+//! What Tollgate is tested with: oracles, random traces, a fake clock, the suite every store must
+//! pass, and real Redis servers.
 //!
 //! Nothing here depends on another crate of Tollgate. An oracle that shared code with what it
 //! judges would share its mistakes, so everything speaks in plain integers: nanoseconds, costs,
@@ -9,18 +9,25 @@ pub mod allocations;
 pub mod answer;
 pub mod clock;
 pub mod conformance;
+pub mod directory;
 pub mod http;
 pub mod oracle;
+pub mod ports;
 pub mod process;
 pub mod random;
+pub mod real_time;
+pub mod redis;
 pub mod trace;
 
 pub use allocations::Counting;
 pub use answer::{Answer, Retry, Verdict};
 pub use clock::FakeClock;
+pub use directory::Directory;
 pub use http::Http;
+pub use ports::free_port;
 pub use process::{Process, address_in};
 pub use random::Random;
+pub use redis::{RedisClient, RedisServer, Reply};
 pub use trace::{Step, Trace, rates};
 
 /// The exact fraction the adaptive oracles and the fair queue compute with, so that a test needs no
