@@ -258,6 +258,11 @@ impl RedisServer {
         Ok(client)
     }
 
+    /// What it was started with as `--requirepass`.
+    pub(super) fn password(&self) -> Option<&str> {
+        self.password.as_deref()
+    }
+
     /// What a section of `INFO` says of a field.
     pub(super) fn info(&self, section: &str, field: &str) -> Option<String> {
         let told = self.try_client().ok()?.try_command(&["INFO", section]).ok()?;
