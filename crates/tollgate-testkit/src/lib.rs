@@ -27,7 +27,7 @@ pub use http::Http;
 pub use ports::free_port;
 pub use process::{Process, address_in};
 pub use random::Random;
-pub use redis::{RedisClient, RedisCluster, RedisServer, Reply};
+pub use redis::{RedisClient, RedisCluster, RedisServer, Reply, Sentinels};
 pub use trace::{Step, Trace, rates};
 
 /// The exact fraction the adaptive oracles and the fair queue compute with, so that a test needs no
