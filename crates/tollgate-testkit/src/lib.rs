@@ -1,5 +1,5 @@
 //! What Tollgate is tested with: oracles, random traces, a fake clock, the suite every store must
-//! pass, and real Redis servers.
+//! pass, real Redis servers, and the faults of networks between them.
 //!
 //! Nothing here depends on another crate of Tollgate. An oracle that shared code with what it
 //! judges would share its mistakes, so everything speaks in plain integers: nanoseconds, costs,
@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod directory;
 pub mod fault_proxy;
 pub mod http;
+pub mod lossy;
 pub mod oracle;
 pub mod ports;
 pub mod process;
@@ -26,6 +27,7 @@ pub use clock::FakeClock;
 pub use directory::Directory;
 pub use fault_proxy::FaultProxy;
 pub use http::Http;
+pub use lossy::Lossy;
 pub use ports::free_port;
 pub use process::{Process, address_in};
 pub use random::Random;

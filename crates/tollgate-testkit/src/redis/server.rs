@@ -142,6 +142,14 @@ impl RedisServer {
         Launch::with(arguments).under(prefix).start()
     }
 
+    /// Starts one in a network namespace, where it listens on `host`.
+    pub(crate) fn inside(namespace: &str, host: Ipv4Addr, arguments: &[&str]) -> Self {
+        let arguments = [&["--protected-mode", "no"], arguments].concat();
+        let mut launch = Launch::with(&arguments).under(&["ip", "netns", "exec", namespace]);
+        launch.host = host.into();
+        launch.start()
+    }
+
     /// Whether there is a `redis-server` on this machine.
     pub fn is_installed() -> bool {
         let version = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
