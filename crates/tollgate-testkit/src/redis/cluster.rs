@@ -149,8 +149,10 @@ impl RedisCluster {
     /// Lets all nodes know each other. Whom a node has not met it would hear of by gossip, but later.
     fn introduce(&self) {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Each begins with an epoch of its own, so that none has to be agreed on.
+            // Each begins with an epoch of its own, so that none has to be agreed on. One that knows others takes none.
             accept(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[index + 1..] {
                 let (host, port) = (other.address().ip().to_string(), other.port().to_string());
                 accept(node, &["CLUSTER", "MEET", &host, &port]);
