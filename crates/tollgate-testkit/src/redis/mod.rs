@@ -7,6 +7,7 @@ mod cluster;
 mod reply;
 mod sentinels;
 mod server;
+mod shifted_clock;
 mod slot;
 
 pub use client::RedisClient;

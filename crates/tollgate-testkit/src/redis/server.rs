@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::shifted_clock::ShiftedClock;
 use super::{RedisClient, Reply};
 use crate::directory::Directory;
 use crate::ports::free_port;
@@ -31,6 +32,7 @@ pub struct RedisServer {
     /// The program with its arguments.
     command: Vec<String>,
     state: Mutex<State>,
+    clock: Option<ShiftedClock>,
     // Below what runs in it, so that it goes after.
     directory: Directory,
 }
@@ -55,6 +57,8 @@ pub(crate) struct Launch {
     pub(crate) arguments: Vec<String>,
     /// What [`RedisServer::command`] authenticates with.
     pub(crate) password: Option<String>,
+    /// Whether its clock can be set.
+    pub(crate) has_clock: bool,
 }
 
 impl Launch {
@@ -66,6 +70,7 @@ impl Launch {
             config: None,
             arguments: owned(arguments),
             password: password.map(str::to_owned),
+            has_clock: false,
         }
     }
 
@@ -90,7 +95,9 @@ impl Launch {
     /// A server that does not run yet.
     fn server_on(&self, port: u16) -> RedisServer {
         let directory = Directory::new();
+        let clock = self.has_clock.then(|| ShiftedClock::new(directory.path()));
         let mut command = self.under.clone();
+        command.extend(clock.iter().flat_map(ShiftedClock::prefix));
         command.push("redis-server".to_owned());
         if let Some(config) = &self.config {
             command.push(directory.write("redis.conf", config).display().to_string());
@@ -104,6 +111,7 @@ impl Launch {
             password: self.password.clone(),
             command,
             state: Mutex::default(),
+            clock,
             directory,
         }
     }
@@ -140,6 +148,16 @@ impl RedisServer {
     #[must_use = "it is gone when it is dropped"]
     pub fn under(prefix: &[&str], arguments: &[&str]) -> Self {
         Launch::with(arguments).under(prefix).start()
+    }
+
+    /// Starts one with a time of day of its own, which is right until [`shift_clock`](Self::shift_clock).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use = "it is gone when it is dropped"]
+    pub fn with_clock(arguments: &[&str]) -> Self {
+        Launch { has_clock: true, ..Launch::with(arguments) }.start()
     }
 
     /// Starts one in a network namespace, where it listens on `host`.
@@ -233,6 +251,16 @@ impl RedisServer {
         let id = state.child.as_ref().expect("a server that was killed cannot go on").id();
         signal(id, "CONT");
         state.is_paused = false;
+    }
+
+    /// Sets how many microseconds its time of day is ahead, or behind, of that of the machine: for `TIME`, in scripts
+    /// too, and for when keys expire. It stays so when it is restarted.
+    ///
+    /// # Panics
+    ///
+    /// When it was not started by [`with_clock`](Self::with_clock).
+    pub fn shift_clock(&self, micros: i64) {
+        self.clock.as_ref().expect("only a server started by `with_clock` has one").set(micros);
     }
 
     /// Sends a command over a connection of its own, authenticated by `--requirepass` where that was given.

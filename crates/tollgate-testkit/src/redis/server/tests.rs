@@ -84,3 +84,26 @@ fn a_server_under_another_program_is_killed_with_it() {
     server.kill();
     assert!(server.try_client().is_err());
 }
+
+#[test]
+fn a_clock_that_was_shifted_moves_scripts_and_expiry() {
+    let machine = RedisServer::start();
+    let server = RedisServer::with_clock(&[]);
+    let hour = 3_600_000_000;
+    let script = ["EVAL", "return redis.call('TIME')[1]", "0"];
+    let ahead = || server.command(&script).integer() - machine.command(&script).integer();
+    assert!((-60..=60).contains(&ahead()), "{}", ahead());
+    assert_eq!(server.command(&["SET", "key", "value", "EX", "600"]).text(), "OK");
+
+    server.shift_clock(-hour);
+    assert!((-3660..=-3540).contains(&ahead()), "{}", ahead());
+    let left = server.command(&["TTL", "key"]).integer();
+    assert!((4100..=4200).contains(&left), "it lives by the same clock: {left}");
+
+    server.restart();
+    assert!((-3660..=-3540).contains(&ahead()), "{}", ahead());
+    server.command(&["SET", "key", "value", "EX", "600"]);
+    server.shift_clock(hour);
+    assert!((3540..=3660).contains(&ahead()), "{}", ahead());
+    assert!(server.command(&["GET", "key"]).is_null(), "it has expired");
+}
