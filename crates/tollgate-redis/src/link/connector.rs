@@ -1,0 +1,199 @@
+//! Makes connections: TCP, TLS, AUTH, and the questions whose answers show that a server takes charges.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, Value};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::error::text_of;
+use super::script::Script;
+use super::task::Task;
+
+/// How long it may take until a connection is made and the password given.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// How long a server that takes charges needs at most to say so, if calls are not given longer.
+const GREETING: Duration = Duration::from_millis(50);
+
+/// As many commands wait for the connection to take them; those that come then wait as well, and are not sent when their
+/// time is over.
+const QUEUE: usize = 1024;
+
+/// After how long the other side of a quiet connection is asked whether it is still there, how often, and how long what
+/// was sent may stay unacknowledged: one that is gone without a word is noticed before it is needed.
+const QUIET: Duration = Duration::from_secs(5);
+const QUIET_ASKS: u32 = 3;
+const STALLED: Duration = Duration::from_secs(10);
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) host: Arc<str>, // without brackets
+    pub(super) port: u16,
+}
+
+impl Address {
+    /// Reads `host:port` as servers write it: without brackets, and without a host where they mean their own.
+    pub(super) fn read(text: &str, own_host: &Arc<str>) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = if host.is_empty() { Arc::clone(own_host) } else { host.into() };
+        Some(Self { host, port: port.parse().ok().filter(|&port| port != 0)? })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(formatter, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(formatter, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// How connections are made. It has the password: it is not `Debug`.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) greeting: RedisConnectionInfo,
+    pub(super) tls: Option<TlsConnector>,
+}
+
+/// A connection, and the task that reads and writes on it: it ends when either is dropped or the connection breaks.
+pub(super) struct Connection {
+    pub(super) redis: MultiplexedConnection,
+    pub(super) driver: Task,
+}
+
+impl Connector {
+    /// Connects and gives the password, in bounded time.
+    pub(super) async fn connect(&self, address: &Address) -> Result<Connection, String> {
+        match timeout(CONNECT, self.open(address)).await {
+            Ok(connection) => connection,
+            Err(_) => Err(format!("{address} did not take a connection within {CONNECT:?}")),
+        }
+    }
+
+    async fn open(&self, address: &Address) -> Result<Connection, String> {
+        let failed = |error: &dyn fmt::Display| format!("{address}: {error}");
+        let stream =
+            TcpStream::connect((&*address.host, address.port)).await.map_err(|error| failed(&error))?;
+        prepare(&stream).map_err(|error| failed(&error))?;
+        match &self.tls {
+            None => self.greet(stream).await,
+            // Ours rather than that of the `redis` crate, which reads the system's certificates anew for each
+            // connection, takes the process' default provider, and would have to be built with TLS of its own.
+            Some(tls) => {
+                let name =
+                    ServerName::try_from(String::from(&*address.host)).map_err(|error| failed(&error))?;
+                let stream = tls.connect(name, stream).await;
+                self.greet(stream.map_err(|error| failed(&format!("TLS: {error}")))?).await
+            }
+        }
+        .map_err(|error| failed(&self.words(&error)))
+    }
+
+    async fn greet<S>(&self, stream: S) -> Result<Connection, RedisError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        // The deadline of a call is kept by who makes it.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
+        let (redis, driver) = MultiplexedConnection::new_with_config(&self.greeting, stream, config).await?;
+        Ok(Connection { redis, driver: Task::spawn(driver) })
+    }
+
+    fn words(&self, error: &RedisError) -> String {
+        if error.kind() != ErrorKind::AuthenticationFailed {
+            return error.to_string();
+        }
+        let user = self.greeting.username().unwrap_or("default");
+        let answer = error.detail().unwrap_or("no reason given");
+        format!("the server refuses the password of user `{user}`: {answer}")
+    }
+}
+
+/// Has a server show that it takes charges, and tells it the scripts: then the first calls find them there.
+pub(super) async fn examine(
+    connection: &mut MultiplexedConnection,
+    is_cluster: bool,
+    scripts: &[Script],
+    deadline: Duration,
+) -> Result<(), String> {
+    let mut questions = Pipeline::new();
+    questions.cmd("PING").cmd("ROLE");
+    if is_cluster {
+        questions.cmd("CLUSTER").arg("INFO");
+    }
+    for script in scripts {
+        questions.add_command(script.load());
+    }
+    let within = deadline.max(GREETING);
+    let answers = ask_all(connection, &questions, within).await?;
+    let [ping, role, rest @ ..] = &answers[..] else { return Err("too few answers".to_owned()) };
+    if let Value::ServerError(error) = ping {
+        return Err(format!("PING is answered `{}`", text_of(error)));
+    }
+    match role {
+        Value::Array(parts) => match parts.first().and_then(text) {
+            Some("master") => {}
+            role => return Err(format!("it is a {}, not a primary", role.unwrap_or("stranger"))),
+        },
+        Value::ServerError(error) => return Err(format!("ROLE is answered `{}`", text_of(error))),
+        _ => return Err("ROLE is answered with something else".to_owned()),
+    }
+    if is_cluster {
+        match &rest[0] {
+            Value::ServerError(error) => {
+                return Err(format!("CLUSTER INFO is answered `{}`", text_of(error)));
+            }
+            info if text(info).is_some_and(|info| info.contains("cluster_state:ok")) => {}
+            _ => return Err("its cluster is down".to_owned()),
+        }
+    }
+    // Where scripts may not be loaded beforehand they are with the first call.
+    Ok(())
+}
+
+/// Asks all of it in one go, in bounded time.
+pub(super) async fn ask_all(
+    connection: &mut MultiplexedConnection,
+    questions: &Pipeline,
+    within: Duration,
+) -> Result<Vec<Value>, String> {
+    let count = questions.len();
+    match timeout(within, connection.send_packed_commands(questions, 0, count)).await {
+        Err(_) => Err(format!("it did not answer within {within:?}")),
+        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Ok(answers)) if answers.len() != count => {
+            Err("it did not answer all that it was asked".to_owned())
+        }
+        Ok(Ok(answers)) => Ok(answers),
+    }
+}
+
+/// The text of a value that is one.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_user_timeout(Some(STALLED))?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(QUIET).with_interval(QUIET).with_retries(QUIET_ASKS),
+    )
+}
