@@ -40,7 +40,7 @@ impl Drop for Server {
 async fn main() -> Result<(), Box<dyn Error>> {
     let numbers: Vec<u32> = std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>()?;
     let number = |place: usize, usual: u32| numbers.get(place).copied().unwrap_or(usual);
-    let (tasks, calls, rounds) = (number(0, 64), number(1, 100_000), number(2, 10));
+    let (tasks, calls, rounds) = (number(0, 64).max(1), number(1, 20_000), number(2, 60).max(1));
 
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let mut command = Command::new("redis-server");
@@ -66,29 +66,39 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let config = AsyncConnectionConfig::new();
     let connection = redis::Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await?;
 
-    let (mut bare, mut linked) = (Vec::new(), Vec::new());
+    // Short rounds by turns, and the median of their ratios: what else the machine does falls on both alike.
+    let each = calls / tasks;
+    let (mut bare, mut linked, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {
-        let each = calls / tasks;
-        let first = run_bare(&connection, &script, tasks, each).await?;
-        let second = run_link(&link, &script, tasks, each).await?;
+        let (ours, theirs);
+        if round % 2 == 0 {
+            theirs = run_bare(&connection, &script, tasks, each).await?;
+            ours = run_link(&link, &script, tasks, each).await?;
+        } else {
+            ours = run_link(&link, &script, tasks, each).await?;
+            theirs = run_bare(&connection, &script, tasks, each).await?;
+        }
+        // The first round warms up.
         if round > 0 {
-            println!("bare {first:>7}/s   link {second:>7}/s   link/bare {:.3}", ratio(second, first));
-            bare.push(first);
-            linked.push(second);
+            bare.push(theirs);
+            linked.push(ours);
+            ratios.push(ours * 1000 / theirs.max(1));
         }
     }
-    bare.sort_unstable();
-    linked.sort_unstable();
-    let (bare, linked) = (bare[bare.len() / 2], linked[linked.len() / 2]);
+    let median = |numbers: &mut Vec<u64>| {
+        numbers.sort_unstable();
+        numbers[numbers.len() / 2]
+    };
+    println!("{tasks} tasks, {rounds} rounds of {calls} calls, medians:");
+    println!("bare {}/s", median(&mut bare));
+    println!("link {}/s", median(&mut linked));
     println!(
-        "median of {rounds} rounds, {tasks} tasks: bare {bare}/s, link {linked}/s, {:.3}",
-        ratio(linked, bare)
+        "link / bare {}/1000, half of the rounds between {} and {}",
+        median(&mut ratios),
+        ratios[ratios.len() / 4],
+        ratios[ratios.len() * 3 / 4]
     );
     Ok(())
-}
-
-fn ratio(ours: u64, theirs: u64) -> f64 {
-    ours as f64 / theirs as f64
 }
 
 async fn run_bare(

@@ -12,7 +12,8 @@ pub enum BreakerState {
     Closed,
     /// They fail at once. Whether the server is back is found out in the background.
     Open,
-    /// They are, since the server is back, but none has been answered yet: if the next fails, they fail at once again.
+    /// They are, but if the next fails too, they fail at once: the server is back and has answered none yet, or has left
+    /// the last ones unanswered.
     HalfOpen,
 }
 

@@ -139,6 +139,7 @@ impl Link {
     /// When the call has no key.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, LinkError> {
         let deadline = Instant::now() + self.common.deadline;
+        assert!(!call.keys.is_empty(), "a script is called where its keys are");
         let shard = self.owner(&call)?;
         let command = call.evalsha();
         match shard.send(&command, deadline).await {

@@ -260,7 +260,7 @@ impl State {
         let error = match answer {
             Some(Ok(answer)) => {
                 // Read first: usually there is nothing to write, and all threads share the line.
-                if self.failures.load(Relaxed) != 0 {
+                if self.failures.load(Relaxed) != 0 && self.is_current(generation) {
                     self.failures.store(0, Relaxed);
                 }
                 match answer {

@@ -143,6 +143,40 @@ async fn a_promoted_replica_is_found_and_the_other_shards_never_notice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_new_is_reached_by_the_call_that_is_sent_there() {
+    let servers = servers(0).await;
+    let link = Link::new(clustered(&[&servers[0]])).unwrap();
+    let script = counting();
+    link.learn(&script);
+    assert!(link.ready(PATIENCE).await, "{link:?}");
+    let new = join(&servers).await;
+    servers[2].ask(&["CLUSTER", "SETSLOT", "12182", "MIGRATING", &id(&new)]);
+    new.ask(&["CLUSTER", "SETSLOT", "12182", "IMPORTING", &id(&servers[2])]);
+    assert_eq!(count(&link, &script, "foo").await, Ok(1));
+    assert_eq!((link.health().len(), redirects(&link)), (4, 1));
+    for server in [&new, &servers[2]] {
+        server.ask(&["CLUSTER", "SETSLOT", "12182", "NODE", &id(&new)]);
+    }
+    assert_eq!(count(&link, &script, "foo").await, Ok(2));
+    assert_eq!(link.health().iter().map(|shard| shard.repairs).sum::<u64>(), 0, "it was told the script");
+}
+
+/// A server more, that has no slots.
+async fn join(servers: &[Redis]) -> Redis {
+    let new = Redis::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]).await;
+    new.ask(&["CLUSTER", "MEET", "127.0.0.1", &servers[0].port.to_string()]);
+    let known = format!("cluster_known_nodes:{}", servers.len() + 1);
+    until("all know it", async || {
+        servers.iter().chain([&new]).all(|server| {
+            let info = server.ask_text(&["CLUSTER", "INFO"]);
+            info.contains(&known) && info.contains("cluster_state:ok")
+        })
+    })
+    .await;
+    new
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_in_no_cluster_is_told_clearly() {
     let server = Redis::start(&[]).await;
     let link = Link::new(clustered(&[&server])).unwrap();

@@ -1,6 +1,7 @@
 //! The link with real servers: what they do to it, and how soon it is over that.
 
 mod cluster;
+mod logs;
 mod sentinel;
 mod servers;
 mod single;

@@ -106,6 +106,13 @@ impl Redis {
     }
 }
 
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
 /// A proxy before a server.
 pub(crate) struct Proxy {
     pub(crate) port: u16,

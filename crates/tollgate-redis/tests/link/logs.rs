@@ -1,0 +1,72 @@
+//! What is told in the log: each change of a shard's state, once.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tollgate_redis::link::{Link, Settings};
+
+use crate::servers::Redis;
+use crate::{PATIENCE, count, counting, settings, until};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panics with it").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn with(&self, words: &str) -> Vec<String> {
+        let bytes = self.0.lock().expect("nobody panics with it").clone();
+        let text = String::from_utf8(bytes).expect("logs are text");
+        text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_change_is_told_once_and_no_call_is() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    // For all tests of the process: whether a line is wanted at all is decided once, by whoever comes there first.
+    tracing::subscriber::set_global_default(subscriber).expect("no other test reads logs");
+
+    let mut server = Redis::start(&["--requirepass", "hidden"]).await;
+    server.kill();
+    let link =
+        Link::new(Settings { password: Some("hidden".to_owned()), ..settings(&server.url()) }).unwrap();
+    // Three attempts or more.
+    assert!(!link.ready(Duration::from_millis(1200)).await);
+    server.again().await;
+    assert!(link.ready(PATIENCE).await);
+    let script = counting();
+    for _ in 0..100 {
+        count(&link, &script, "a").await.unwrap();
+    }
+    server.kill();
+    until("the end is noticed", async || !link.ready(Duration::ZERO).await).await;
+    for _ in 0..100 {
+        count(&link, &script, "a").await.unwrap_err();
+    }
+    server.again().await;
+    assert!(link.ready(PATIENCE).await);
+
+    let told = lines.with(&format!("shard=127.0.0.1:{}", server.port));
+    let words = [
+        ("WARN", "cannot be reached"),
+        ("INFO", "can be used"),
+        ("WARN", "cannot be used"),
+        ("INFO", "can be used"),
+    ];
+    assert_eq!(told.len(), words.len(), "{told:#?}");
+    for (line, (level, words)) in told.iter().zip(words) {
+        assert!(line.contains(level) && line.contains(words) && !line.contains("hidden"), "{line}");
+    }
+}
