@@ -119,7 +119,7 @@ pub(crate) const HEADERS: &[Key] = &[
 
 pub(crate) const STORE: &[Key] = &[
     key("memory", Section(MEMORY), "In this process."),
-    key("redis", Section(REDIS), "In Redis or Valkey, shared by several processes. Not built yet."),
+    key("redis", Section(REDIS), "In Redis or Valkey, shared by several processes."),
 ];
 
 pub(crate) const MEMORY: &[Key] = &[
@@ -138,17 +138,45 @@ pub(crate) const MEMORY: &[Key] = &[
 ];
 
 pub(crate) const REDIS: &[Key] = &[
-    key("url", Text, "One server."),
+    key("url", Text, "One server: `redis://host:port/database`, or `rediss://` for TLS."),
     key("urls", List(&Text), "Several: of a cluster, or Sentinels."),
     key("cluster", Flag, "Whether they are a cluster."),
     key(
         "sentinel",
-        Section(&[key("master", Text, "The name of the master.")]),
+        Section(&[
+            key("master", Text, "The name of the master."),
+            key("username", Text, "Who we are to the Sentinels, if they ask."),
+            key("password_file", Text, "The file with the password for the Sentinels, which have their own."),
+        ]),
         "Whether they are Sentinels, and of whom.",
     ),
-    key("mode", Word(&["exact", "lease"]), "One exact answer for each request, or tokens drawn in advance."),
-    key("deadline", Time, "How long an answer may take."),
-    key("on_error", Word(ON_ERROR), "What is decided when there is none."),
+    key("username", Text, "The ACL user to be; the default user unless told."),
+    key("password_file", Text, "The file with the password."),
+    key(
+        "tls",
+        Section(&[
+            key("ca_file", Text, "The certificates to trust: the system's unless told."),
+            key("cert_file", Text, "Our own certificate, if the servers ask for one."),
+            key("key_file", Text, "Its private key."),
+        ]),
+        "Certificates for `rediss://`.",
+    ),
+    key(
+        "mode",
+        Word(&["exact", "lease"]),
+        "One exact answer for each request, or tokens drawn in advance (not built yet).",
+    ),
+    key("deadline", Time, "How long an answer may take: 5ms unless told."),
+    key(
+        "on_error",
+        Word(ON_ERROR),
+        "What is decided when there is none: the request passes (`allow`, unless told), is denied, or is decided by this process's share of each rate (`local`), which starts empty.",
+    ),
+    key(
+        "nodes",
+        Count,
+        "Among how many processes rates are divided by `local`: counted in the store unless told.",
+    ),
     key(
         "lease",
         Section(&[key("sync", Time, "How long a grant should last at the present demand.")]),

@@ -102,12 +102,14 @@ pub struct Decided {
 }
 
 /// What one limit says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The outcome, and how the key stands after it.
     pub decision: Decision,
     /// How long until more can be had than remains, if that is known.
     pub more_after: Option<Nanos>,
+    /// Whether it was asked: not where another denies, and that was known before.
+    pub is_known: bool,
 }
 
 /// A place in a concurrency limit that a store keeps.

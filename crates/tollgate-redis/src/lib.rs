@@ -1,6 +1,41 @@
 //! The Redis store of Tollgate: limits that many processes share.
 //!
-//! [`link`] is how a script gets to the right server and back, or fails in time. What the scripts decide is not its
-//! affair.
+//! One script decides a whole request at one instant of the server's clock: every limit is asked, then all are charged or
+//! none is. What the scripts find is told by the rules themselves, so that an answer is the same as from memory, with
+//! microseconds in place of nanoseconds.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `store` | the store: asks scripts, tells what they mean, remembers who was denied |
+//! | `key`, `numbers`, `request` | from what is asked to a script's keys and arguments |
+//! | `scripts` | the scripts: one file for each algorithm, as in `tollgate-core` |
+//! | `replay`, `convert` | from a script's answer to decisions; keys whose numbers have changed |
+//! | `open` | from what the policy file says to a store |
+//! | `denied` | denials that need no call |
+//! | `nodes` | how many processes share the store |
+//! | [`link`] | how a script gets to the right server and back, or fails in time |
 
+mod convert;
+mod denied;
+mod key;
 pub mod link;
+mod nodes;
+mod numbers;
+mod open;
+mod replay;
+mod request;
+mod scripts;
+mod store;
+
+pub use link::{Settings, SettingsError, ShardHealth, Tls, Topology};
+pub use open::OpenError;
+pub use store::RedisStore;
+
+/// Refuses a rule whose states Redis cannot keep exactly, and says why.
+///
+/// # Errors
+///
+/// What is wrong with it, and what would be right.
+pub fn require(rule: &tollgate_core::Rule) -> Result<(), String> {
+    numbers::require(rule)
+}

@@ -171,7 +171,8 @@ impl<'a> Verdict<'a> {
 impl Entry {
     /// Notes what a store has said.
     pub(super) fn note(&mut self, seen: &Seen) {
-        (self.decision, self.told) = (seen.decision, Told::Stored(seen.more_after));
+        let told = if seen.is_known { Told::Stored(seen.more_after) } else { Told::Unknown };
+        (self.decision, self.told) = (seen.decision, told);
     }
 }
 

@@ -9,7 +9,7 @@ use super::OnError;
 use super::settings::path;
 use crate::fault::Fault;
 use crate::keys;
-use crate::reader::Reader;
+use crate::reader::{Reader, Section};
 use crate::yaml::{Node, Value};
 
 /// Where the state of keys is kept.
@@ -41,14 +41,44 @@ pub struct Redis {
     pub urls: Vec<String>,
     /// Whether they are a cluster.
     pub cluster: bool,
-    /// The master's name, where they are Sentinels.
-    pub sentinel: Option<String>,
+    /// Whose Sentinels they are, where they are.
+    pub sentinel: Option<Sentinel>,
+    /// The ACL user.
+    pub username: Option<String>,
+    /// The file with the password.
+    pub password_file: Option<String>,
+    /// Certificates.
+    pub tls: Option<RedisTls>,
     /// Whether tokens are drawn in advance, and how long a grant should last then.
     pub lease: Option<Duration>,
     /// How long an answer may take.
     pub deadline: Duration,
     /// What is decided when there is none.
     pub on_error: OnError,
+    /// Among how many processes rates are divided then, where they are not counted.
+    pub nodes: Option<u64>,
+}
+
+/// Sentinels, and who we are to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentinel {
+    /// What they call the master.
+    pub master: String,
+    /// The ACL user.
+    pub username: Option<String>,
+    /// The file with the password.
+    pub password_file: Option<String>,
+}
+
+/// The certificates of a client of Redis.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisTls {
+    /// Whom to trust, if not the system's.
+    pub ca_file: Option<String>,
+    /// Our own.
+    pub cert_file: Option<String>,
+    /// Its private key.
+    pub key_file: Option<String>,
 }
 
 impl Default for StoreSettings {
@@ -71,9 +101,8 @@ impl StoreSettings {
                 Self::default()
             }
             (Some(node), None) => Memory::read(reader, node, file).map_or_else(Self::default, Self::Memory),
-            (None, Some(node)) => {
-                Redis::read(reader, node).map_or_else(Self::default, |redis| Self::Redis(Box::new(redis)))
-            }
+            (None, Some(node)) => Redis::read(reader, node, file)
+                .map_or_else(Self::default, |redis| Self::Redis(Box::new(redis))),
             (None, None) => Self::default(),
         }
     }
@@ -96,8 +125,10 @@ impl Memory {
 }
 
 impl Redis {
-    fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
+    fn read(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
         let section = reader.section(node, keys::REDIS)?;
+        let text = |section: &Section<'_>, key| section.get(key).and_then(|node| reader.text(node));
+        let file = |section: &Section<'_>, key| section.get(key).and_then(|node| path(reader, node, file));
         let urls: Vec<String> = match (section.get("url"), section.get("urls")) {
             (Some(url), None) => reader.text(url).into_iter().collect(),
             (None, Some(urls)) => reader.list(urls).iter().filter_map(|node| reader.text(node)).collect(),
@@ -113,7 +144,14 @@ impl Redis {
         };
         let cluster = section.get("cluster").and_then(|node| reader.flag(node)).unwrap_or(false);
         let sentinel = section.section(reader, "sentinel").and_then(|section| {
-            section.require(reader, "master", "mymaster").and_then(|node| reader.text(node))
+            let master = section.require(reader, "master", "mymaster").and_then(|node| reader.text(node))?;
+            let (username, password_file) = (text(&section, "username"), file(&section, "password_file"));
+            Some(Sentinel { master, username, password_file })
+        });
+        let tls = section.section(reader, "tls").map(|section| {
+            let [ca_file, cert_file, key_file] =
+                ["ca_file", "cert_file", "key_file"].map(|key| file(&section, key));
+            RedisTls { ca_file, cert_file, key_file }
         });
         if cluster && sentinel.is_some() {
             let fault = Fault::new(section.span.clone(), "both `cluster` and `sentinel`");
@@ -133,6 +171,10 @@ impl Redis {
                 .and_then(|node| reader.time(node))
                 .unwrap_or(Duration::from_millis(5)),
             on_error: OnError::read(reader, &section).unwrap_or_default(),
+            nodes: section.get("nodes").and_then(|node| reader.positive(node, "`nodes`")),
+            username: text(&section, "username"),
+            password_file: file(&section, "password_file"),
+            tls,
         })
     }
 }

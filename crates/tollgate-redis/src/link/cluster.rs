@@ -67,6 +67,7 @@ impl Cluster {
         let map = self.map.load();
         map.servers.get(usize::from(map.owners[slot])).map(Arc::clone).ok_or_else(|| LinkError::Open {
             shard: "cluster".into(),
+            since: self.unknown.lock().1,
             reason: if map.servers.is_empty() {
                 Arc::clone(&self.unknown.lock().0)
             } else {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use redis::ServerError;
+use tokio::time::Instant;
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +22,8 @@ pub enum LinkError {
         shard: Arc<str>,
         /// Why there is none.
         reason: Arc<str>,
+        /// Since when.
+        since: Instant,
     },
     /// The server answered with an error: its text.
     #[error("the store answered: {0}")]
@@ -148,6 +151,8 @@ mod tests {
             assert_eq!(LinkError::Server(text.to_owned()).may_have_run(), may_have_run, "{text}");
         }
         assert!(LinkError::TimedOut.may_have_run() && LinkError::Lost.may_have_run());
-        assert!(!LinkError::Open { shard: "a".into(), reason: "b".into() }.may_have_run());
+        assert!(
+            !LinkError::Open { shard: "a".into(), reason: "b".into(), since: Instant::now() }.may_have_run()
+        );
     }
 }

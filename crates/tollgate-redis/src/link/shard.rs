@@ -247,8 +247,11 @@ impl State {
                 Ok((up.redis.clone(), up.generation))
             }
             Phase::Down(down) => {
-                let error =
-                    LinkError::Open { shard: Arc::clone(&self.name), reason: Arc::clone(&down.reason) };
+                let error = LinkError::Open {
+                    shard: Arc::clone(&self.name),
+                    reason: Arc::clone(&down.reason),
+                    since: down.since,
+                };
                 self.counters.count_error(&error);
                 Err(Failure::Link(error))
             }

@@ -1,0 +1,139 @@
+//! States that were written by other numbers: a limit was changed, or its tenant has another tier.
+//!
+//! The rules know how a key is carried over, so it is done here and not in a script: the state is read, converted, and put
+//! back unless somebody has changed it in between. It happens once for each key and change.
+
+use tollgate_core::{Counts, Credits};
+use tollgate_core::{Log, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
+
+use crate::numbers::{MICRO, Schedule, rule_of};
+use crate::request::{Limit, Texts};
+
+/// What convert.lua is told: the state as it is, when it may be forgotten (so much later than it is as new), and as it is to
+/// be. A state that nobody can read is forgotten.
+pub(crate) fn converted(limit: &Limit, held: &[u8], now: u64, slack_ms: u64) -> Texts {
+    let mut texts = Texts::default();
+    texts.text(held);
+    let at = Timestamp::from_nanos(now * MICRO);
+    let Some(rule) = Rule::from_parts(&limit.parts).ok() else { return forgotten(texts) };
+    let Some((old, mut state)) = std::str::from_utf8(held).ok().and_then(|held| read(held, &limit.parts))
+    else {
+        return forgotten(texts);
+    };
+    rule.convert(&old, &mut state, at);
+    let reset_after = rule.status(&state, at).reset_after;
+    let Some(new) = write(&state, &limit.parts, at) else { return forgotten(texts) };
+    texts.number(reset_after.get() / 1_000_000 + slack_ms);
+    match &state {
+        State::Log(log) => {
+            texts.text(limit.tag.as_bytes());
+            log.times().for_each(|time| texts.number(time.as_nanos().div_ceil(MICRO)));
+        }
+        _ => texts.text(format!("{new} {}", limit.tag).as_bytes()),
+    }
+    texts
+}
+
+fn forgotten(mut texts: Texts) -> Texts {
+    texts.number(0);
+    texts
+}
+
+/// The rule that wrote a state, and the state.
+fn read(held: &str, parts: &RuleParts) -> Option<(Rule, State)> {
+    // A list has its tag first, a text last.
+    let (numbers, tag) = if let RuleParts::SlidingLog { .. } = parts {
+        let (tag, numbers) = held.split_once(' ').unwrap_or((held, ""));
+        (numbers, tag)
+    } else {
+        held.rsplit_once(' ')?
+    };
+    let old = rule_of(tag, parts)?;
+    let numbers: Vec<u64> = numbers
+        .split([' ', ','])
+        .filter(|text| !text.is_empty())
+        .map(|text| text.parse().ok())
+        .collect::<Option<_>>()?;
+    let time = |micros: &u64| Timestamp::from_nanos(micros.saturating_mul(MICRO));
+    let state = match (old.parts(), &numbers[..]) {
+        (
+            RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits },
+            [whole, part, turns @ ..],
+        ) => {
+            let tat = Schedule::new(bucket).tat(*whole, *part);
+            if waits.is_some() {
+                State::Waiting(Waiting::new(tat, turns.iter().map(time)))
+            } else {
+                State::Bucket(tat)
+            }
+        }
+        (RuleParts::BurstCredits { base, peak }, [base_whole, base_part, peak_whole, peak_part]) => {
+            State::Credits(Credits::new(
+                Schedule::new(base).tat(*base_whole, *base_part),
+                Schedule::new(peak).tat(*peak_whole, *peak_part),
+            ))
+        }
+        (RuleParts::FixedWindow { .. }, [end, used]) => State::Window(Window::new(time(end), *used)),
+        (RuleParts::SlidingCounter { buckets, .. }, [newest, ring @ ..])
+            if ring.len() == buckets as usize + 1 =>
+        {
+            State::Counts(Counts::of_ring(*newest, ring))
+        }
+        (RuleParts::SlidingLog { .. }, times) => State::Log(Log::of_times(times.iter().map(time))),
+        _ => return None,
+    };
+    Some((old, state))
+}
+
+/// The numbers of a state, as scripts keep them. None for a key that is unused.
+fn write(state: &State, parts: &RuleParts, now: Timestamp) -> Option<String> {
+    let micros = |time: Timestamp| time.as_nanos().div_ceil(MICRO);
+    match (state, *parts) {
+        (
+            State::Bucket(tat),
+            RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. },
+        ) => reach(*tat, &Schedule::new(bucket), now),
+        (
+            State::Waiting(waiting),
+            RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. },
+        ) => {
+            let schedule = reach(waiting.schedule(), &Schedule::new(bucket), now)?;
+            Some(waiting.turns().fold(schedule, |text, turn| format!("{text},{}", micros(turn))))
+        }
+        (State::Credits(credits), RuleParts::BurstCredits { base, peak }) => {
+            let [of_base, of_peak] = credits.schedules();
+            let (base, peak) =
+                (reach(of_base, &Schedule::new(base), now), reach(of_peak, &Schedule::new(peak), now));
+            if base.is_none() && peak.is_none() {
+                return None;
+            }
+            let unused = || "0 0".to_owned();
+            Some(format!("{} {}", base.unwrap_or_else(unused), peak.unwrap_or_else(unused)))
+        }
+        (State::Window(window), _) => {
+            (window.end() > now).then(|| format!("{} {}", micros(window.end()), window.spent()))
+        }
+        (State::Counts(counts), _) => {
+            let counted = counts.ring().iter().any(|count| *count > 0);
+            counted.then(|| {
+                counts
+                    .ring()
+                    .iter()
+                    .fold(counts.newest().to_string(), |text, count| format!("{text} {count}"))
+            })
+        }
+        (State::Log(log), _) => (!log.is_empty()).then(String::new),
+        _ => None,
+    }
+}
+
+/// A schedule as its whole microseconds and pieces. None if it does not reach beyond `now`.
+fn reach(tat: Tat, schedule: &Schedule, now: Timestamp) -> Option<String> {
+    if tat == Tat::default() {
+        return None;
+    }
+    let now = now.as_nanos() / MICRO;
+    let ahead = tat.to_bits().wrapping_sub(now.wrapping_mul(schedule.per)).cast_signed();
+    let span = schedule.of_pieces(u64::try_from(ahead).ok().filter(|ahead| *ahead > 0)?);
+    Some(format!("{} {}", now + span.whole, span.part))
+}

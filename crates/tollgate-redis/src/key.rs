@@ -1,0 +1,79 @@
+//! The names of keys: readable parts, escaped, under a hash tag.
+//!
+//! `tollgate:{acme}:per-user:t:acme:42` is the token bucket of limit `per-user` for tenant `acme` and user `42`. What stands
+//! in braces decides which server of a cluster has it.
+
+use tollgate_policy::Ask;
+
+use crate::numbers::letter;
+
+/// All keys begin so, which is what an ACL grants.
+pub(crate) const PREFIX: &[u8] = b"tollgate:";
+
+/// What stands in the braces where there is nothing to stand there: empty braces would not count.
+const NO_TAG: u8 = b'_';
+
+/// Appends the name of the key that is asked of.
+pub(crate) fn write_key(ask: &Ask<'_>, key: &mut Vec<u8>) {
+    key.extend_from_slice(PREFIX);
+    key.push(b'{');
+    if ask.tag.is_empty() {
+        key.push(NO_TAG)
+    } else {
+        escape(ask.tag, key)
+    }
+    key.extend_from_slice(b"}:");
+    escape(ask.limit.as_bytes(), key);
+    key.push(b':');
+    key.push(letter(&ask.rule));
+    for part in &ask.key {
+        key.push(b':');
+        escape(part, key);
+    }
+}
+
+/// Appends a text in which nothing can be taken for the border of a part or of a tag.
+fn escape(text: &[u8], key: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if matches!(byte, b'%' | b':' | b'{' | b'}' | 0..=b' ' | 0x7f) {
+            key.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        } else {
+            key.push(byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::adaptive::Pace;
+    use tollgate_core::{Rate, TokenBucket};
+    use tollgate_policy::{Does, Part};
+
+    #[test]
+    fn names_are_readable_and_cannot_be_mistaken() {
+        let rule = TokenBucket::new(Rate::per_second(1).expect("a rate"), 1).expect("a bucket").into();
+        for (tag, limit, parts, expected) in [
+            ("acme", "per-user", vec!["acme", "42"], "tollgate:{acme}:per-user:t:acme:42"),
+            ("", "global", vec![], "tollgate:{_}:global:t"),
+            ("a:b", "x", vec!["a:b"], "tollgate:{a%3Ab}:x:t:a%3Ab"),
+            ("{}", "x", vec!["", ""], "tollgate:{%7B%7D}:x:t::"),
+            ("a b%\n", "x/y", vec!["é"], "tollgate:{a%20b%25%0A}:x/y:t:é"),
+        ] {
+            let ask = Ask {
+                limit: limit.into(),
+                key: parts.iter().map(|part| part.as_bytes()).collect(),
+                tag: tag.as_bytes(),
+                rule,
+                pace: Pace::FULL,
+                cost: 1,
+                does: Does::Charge,
+                part: Part::All,
+            };
+            let mut key = Vec::new();
+            write_key(&ask, &mut key);
+            assert_eq!(String::from_utf8(key).as_deref(), Ok(expected));
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What scripts are told of a rule, and which rules they cannot hold.
+//!
+//! Lua counts in doubles, which are exact up to 2^53. So times are microseconds since the epoch, now about 1.8 * 10^15, and
+//! what lies between two of them is counted in pieces, of which a rule says how many make one. Nothing here computes what
+//! a rule decides: the numbers are those of [`Rule::parts`].
+
+use std::fmt::Write as _;
+
+use tollgate_core::adaptive::Pace;
+use tollgate_core::{Align, BucketParts, Mode, Nanos, Rule, RuleParts, WaitParts};
+
+/// No number and no span may be larger: the time and a span must fit what doubles hold exactly.
+pub(crate) const MOST: u64 = 1 << 52;
+
+/// Longer lists would keep the server from its other work for too long.
+const MOST_IN_LOG: u64 = 100_000;
+const MOST_SUB_WINDOWS: u32 = 256;
+const MOST_WAITING: u32 = 1000;
+const MOST_PLACES: u64 = 1_000_000;
+
+/// Nanoseconds in a microsecond.
+pub(crate) const MICRO: u64 = 1000;
+
+/// A span as scripts take it: whole microseconds, and pieces of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) whole: u64,
+    pub(crate) part: u64,
+}
+
+/// The schedule of a bucket, counted in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) per: u64, // pieces in a microsecond
+    interval: u64,
+    capacity: u64,
+}
+
+impl Schedule {
+    pub(crate) const fn new(bucket: BucketParts) -> Self {
+        Self { per: bucket.per_nano * MICRO, interval: bucket.interval, capacity: bucket.capacity }
+    }
+
+    /// What a cost takes up. At most the capacity, so that it fits.
+    pub(crate) const fn span(&self, cost: u64) -> Span {
+        self.of_pieces(cost * self.interval)
+    }
+
+    pub(crate) const fn tolerance(&self) -> Span {
+        self.span(self.capacity)
+    }
+
+    pub(crate) const fn of_pieces(&self, pieces: u64) -> Span {
+        Span { whole: pieces / self.per, part: pieces % self.per }
+    }
+}
+
+/// The letter of an algorithm in keys: states of one are not those of another.
+pub(crate) const fn letter(rule: &Rule) -> u8 {
+    match rule {
+        Rule::TokenBucket(_) | Rule::TokenBucketMaxWait(_) => b't',
+        Rule::LeakyBucket(_) | Rule::LeakyBucketMaxWait(_) => b'l',
+        Rule::FixedWindow(_) => b'f',
+        Rule::SlidingLog(_) => b'w',
+        Rule::SlidingCounter(_) => b's',
+        Rule::BurstCredits(_) => b'd',
+        _ => b'p',
+    }
+}
+
+/// What is written beside a state, so that it is known by which numbers it is to be read. Only what matters for that:
+/// another limit on a window does not change what was counted in it.
+pub(crate) fn tag(parts: &RuleParts) -> String {
+    let mut tag = String::new();
+    let bucket = |tag: &mut String, bucket: &BucketParts| {
+        let _ = write!(tag, "{}/{}x{}", bucket.interval, bucket.per_nano, bucket.capacity);
+    };
+    let waits = |tag: &mut String, waits: &Option<WaitParts>| {
+        if let Some(waits) = waits {
+            let _ = write!(tag, "+{}x{}", waits.max_wait.get(), waits.max_waiting);
+        }
+    };
+    match parts {
+        RuleParts::TokenBucket { bucket: schedule, waits: wait, .. } => {
+            tag.push('t');
+            bucket(&mut tag, schedule);
+            waits(&mut tag, wait);
+        }
+        RuleParts::LeakyBucket { bucket: schedule, waits: wait } => {
+            tag.push('l');
+            bucket(&mut tag, schedule);
+            waits(&mut tag, wait);
+        }
+        RuleParts::BurstCredits { base, peak } => {
+            tag.push('d');
+            bucket(&mut tag, base);
+            tag.push(',');
+            bucket(&mut tag, peak);
+        }
+        RuleParts::FixedWindow { window, align, .. } => {
+            let _ = write!(tag, "f{}{}", window.get(), if *align == Align::Epoch { 'e' } else { 'f' });
+        }
+        RuleParts::SlidingLog { window, .. } => _ = write!(tag, "w{}", window.get()),
+        RuleParts::SlidingCounter { window, buckets, mode, .. } => {
+            let _ = write!(tag, "s{}/{buckets}{}", window.get(), mode_letter(*mode));
+        }
+        RuleParts::Concurrency { .. } => tag.push('p'),
+    }
+    tag
+}
+
+/// The rule that wrote a tag. What a tag does not tell is that of `now`, the rule in force: it does not matter to states.
+pub(crate) fn rule_of(tag: &str, now: &RuleParts) -> Option<Rule> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let bucket = |text: &str| {
+        let (interval, rest) = text.split_once('/')?;
+        let (per_nano, capacity) = rest.split_once('x')?;
+        Some(BucketParts {
+            interval: number(interval)?,
+            per_nano: number(per_nano)?,
+            capacity: number(capacity)?,
+        })
+    };
+    let waiting = |text: &str| {
+        let Some((schedule, waits)) = text.split_once('+') else { return Some((bucket(text)?, None)) };
+        let (max_wait, max_waiting) = waits.split_once('x')?;
+        let waits =
+            WaitParts { max_wait: Nanos::new(number(max_wait)?), max_waiting: max_waiting.parse().ok()? };
+        Some((bucket(schedule)?, Some(waits)))
+    };
+    let rest = tag.get(1..)?;
+    let parts = match (tag.as_bytes().first()?, *now) {
+        (b't', RuleParts::TokenBucket { keeps_arrival_time, .. }) => {
+            let (bucket, waits) = waiting(rest)?;
+            RuleParts::TokenBucket { bucket, keeps_arrival_time, waits }
+        }
+        (b'l', RuleParts::LeakyBucket { .. }) => {
+            let (bucket, waits) = waiting(rest)?;
+            RuleParts::LeakyBucket { bucket, waits }
+        }
+        (b'd', RuleParts::BurstCredits { .. }) => {
+            let (base, peak) = rest.split_once(',')?;
+            RuleParts::BurstCredits { base: bucket(base)?, peak: bucket(peak)? }
+        }
+        (b'f', RuleParts::FixedWindow { limit, counts_denied, .. }) => {
+            let (window, align) = rest.split_at_checked(rest.len().checked_sub(1)?)?;
+            let align = if align == "e" { Align::Epoch } else { Align::First };
+            RuleParts::FixedWindow { limit, window: Nanos::new(number(window)?), align, counts_denied }
+        }
+        (b'w', RuleParts::SlidingLog { limit, .. }) => {
+            RuleParts::SlidingLog { limit, window: Nanos::new(number(rest)?) }
+        }
+        (b's', RuleParts::SlidingCounter { limit, .. }) => {
+            let (rest, mode) = rest.split_at_checked(rest.len().checked_sub(1)?)?;
+            let mode = [Mode::Interpolate, Mode::Strict, Mode::Lenient]
+                .into_iter()
+                .find(|of| mode_letter(*of) == mode)?;
+            let (window, buckets) = rest.split_once('/')?;
+            let (window, buckets) = (Nanos::new(number(window)?), buckets.parse().ok()?);
+            RuleParts::SlidingCounter { limit, window, buckets, mode }
+        }
+        _ => return None,
+    };
+    Rule::from_parts(&parts).ok()
+}
+
+/// The rule at a pace. There is one clock for all, which cannot be slowed: so each request takes up more of the schedule,
+/// whose reach stays, and the burst shrinks with the rate. Windows have a smaller limit.
+pub(crate) fn slowed(rule: &Rule, pace: Pace) -> Rule {
+    if pace == Pace::FULL {
+        return *rule;
+    }
+    let slow = |bucket: BucketParts| {
+        let (interval, full) = (u128::from(bucket.interval), u128::from(Pace::FULL.billionths()));
+        let slower = (interval * full).div_ceil(u128::from(pace.billionths()));
+        // Where it no longer fits, it is as slow as can be.
+        let interval = u64::try_from(slower).unwrap_or(u64::MAX >> 2).max(bucket.interval);
+        let capacity = pace.of(bucket.capacity).min((MOST * MICRO * bucket.per_nano) / interval).max(1);
+        BucketParts { interval, capacity, ..bucket }
+    };
+    let parts = match rule.parts() {
+        RuleParts::TokenBucket { bucket, keeps_arrival_time, waits } => {
+            RuleParts::TokenBucket { bucket: slow(bucket), keeps_arrival_time, waits }
+        }
+        RuleParts::LeakyBucket { bucket, waits } => RuleParts::LeakyBucket { bucket: slow(bucket), waits },
+        RuleParts::BurstCredits { base, peak } => {
+            RuleParts::BurstCredits { base: slow(base), peak: slow(peak) }
+        }
+        _ => return rule.at_pace(pace),
+    };
+    Rule::from_parts(&parts).unwrap_or(*rule)
+}
+
+/// Refuses a rule that scripts cannot hold exactly, and says why.
+pub(crate) fn require(rule: &Rule) -> Result<(), String> {
+    match rule.parts() {
+        RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
+            require_bucket(&bucket)?;
+            let Some(WaitParts { max_wait, max_waiting }) = waits else { return Ok(()) };
+            require_whole("max_wait", max_wait)?;
+            require_most("max_waiting", max_waiting.into(), MOST_WAITING.into())
+        }
+        RuleParts::BurstCredits { base, peak } => {
+            require_bucket(&base)?;
+            require_bucket(&peak)
+        }
+        RuleParts::FixedWindow { limit, window, .. } => {
+            require_whole("window", window)?;
+            require_most("limit", limit, MOST)
+        }
+        RuleParts::SlidingLog { limit, window } => {
+            require_whole("window", window)?;
+            require_most("limit", limit, MOST_IN_LOG)
+        }
+        RuleParts::SlidingCounter { limit, window, buckets, .. } => {
+            require_whole("window", window)?;
+            require_most("limit", limit, MOST)?;
+            let most = u64::from(MOST_SUB_WINDOWS).min(window.get() / MICRO);
+            require_most("number of sub-windows", buckets.into(), most)?;
+            // Pieces of 1/N us are counted within a window.
+            let longest = Nanos::new(MOST / u64::from(buckets)).get().saturating_mul(MICRO);
+            if window.get() > longest {
+                return Err(format!("a window of {buckets} sub-windows is too long for the store"));
+            }
+            Ok(())
+        }
+        RuleParts::Concurrency { limit, lease } => {
+            require_most("limit", limit, MOST_PLACES)?;
+            let Some(lease) = lease else {
+                return Err("a concurrency limit needs a `lease` here: a place whose holder dies would never be free \
+                            again, for nobody"
+                    .to_owned());
+            };
+            require_whole("lease", lease)
+        }
+    }
+}
+
+fn require_bucket(bucket: &BucketParts) -> Result<(), String> {
+    let reach = u128::from(bucket.interval) * u128::from(bucket.capacity);
+    if reach > u128::from(MOST) * u128::from(bucket.per_nano * MICRO) {
+        return Err("it takes more than 142 years to fill, which the store cannot count".to_owned());
+    }
+    Ok(())
+}
+
+fn require_whole(what: &str, span: Nanos) -> Result<(), String> {
+    if !span.get().is_multiple_of(MICRO) {
+        return Err(format!("a {what} of {} ns: the store counts in whole microseconds", span.get()));
+    }
+    require_most(what, span.get() / MICRO, MOST)
+}
+
+fn require_most(what: &str, found: u64, most: u64) -> Result<(), String> {
+    if found > most {
+        Err(format!("a {what} of {found}: {most} is the most that the store keeps"))
+    } else {
+        Ok(())
+    }
+}
+
+/// The letter of a mode.
+pub(crate) const fn mode_letter(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Interpolate => "i",
+        Mode::Strict => "s",
+        Mode::Lenient => "l",
+    }
+}

@@ -1,0 +1,324 @@
+//! From what a script answers to what is told: the script says which states it found and whether it charged them; what that
+//! means, the rules themselves say.
+//!
+//! So waits, what remains and who is reported are worked out by the same code as for states in memory, from the states as
+//! they were before the charge.
+
+use redis::Value;
+use smallvec::SmallVec;
+use tollgate_core::{
+    Counts, Credits, Decision, Nanos, Outcome, PermitId, Plan, Retry, Rule, RuleParts, State, Status, Tat,
+    Timestamp, Verdict, Waiting, Window, decide_all,
+};
+use tollgate_policy::{Does, Part, Seen};
+
+use crate::numbers::{MICRO, Schedule};
+use crate::request::{Limit, Prepared, Which};
+
+/// What a script has answered.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is nearly always the large one")]
+pub(crate) enum Answer {
+    /// It has decided.
+    Decided(Replayed),
+    /// It has not, because the state of a key was written by other numbers.
+    OtherNumbers {
+        /// Which limit.
+        place: usize,
+        /// The state as it is.
+        held: Vec<u8>,
+        /// In microseconds.
+        now: u64,
+    },
+}
+
+/// What was decided, of each limit of the script.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) verdict: Verdict,
+    pub(crate) each: SmallVec<[Seen; 4]>,
+}
+
+/// An answer that no script gives.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Misunderstood {
+    #[error("the store's answer cannot be read")]
+    Unreadable,
+    #[error("the store's script and the rules disagree")]
+    Disagree,
+}
+
+/// Reads an answer and works out what it means.
+pub(crate) fn read(prepared: &Prepared, which: Which, answer: Value) -> Result<Answer, Misunderstood> {
+    let Value::Array(items) = answer else { return Err(Misunderstood::Unreadable) };
+    let mut items = items.into_iter();
+    let mut next = || match items.next() {
+        Some(Value::Int(number)) => u64::try_from(number).map_err(|_| Misunderstood::Unreadable),
+        _ => Err(Misunderstood::Unreadable),
+    };
+    let (status, now) = (next()?, next()?);
+    if status == 2 {
+        let place = usize::try_from(next()?).map_err(|_| Misunderstood::Unreadable)?;
+        let Some(Value::BulkString(held)) = items.next() else { return Err(Misunderstood::Unreadable) };
+        let place = place.checked_sub(1).filter(|place| *place < prepared.limits.len());
+        return Ok(Answer::OtherNumbers { place: place.ok_or(Misunderstood::Unreadable)?, held, now });
+    }
+    let at = Timestamp::from_nanos(now.saturating_mul(MICRO));
+    let mut lines: SmallVec<[Line<'_>; 4]> = SmallVec::new();
+    for limit in &prepared.limits {
+        lines.push(Line { limit, held: Held::read(limit, which, &mut next)? });
+    }
+    let verdict = decide(&mut lines, prepared.is_denied, at);
+    let is_charged = status == 1;
+    if !prepared.is_denied && is_charged != verdict.0.is_allowed() {
+        return Err(Misunderstood::Disagree);
+    }
+    Ok(Answer::Decided(Replayed { verdict: verdict.0, each: verdict.1 }))
+}
+
+/// A limit, with the state that the script found.
+struct Line<'l> {
+    limit: &'l Limit,
+    held: Held,
+}
+
+/// A state, or of one that may be large what matters.
+enum Held {
+    State(State),
+    Log(Queue),
+    Places(Queue),
+}
+
+/// Units in the order in which they leave.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    count: u64,
+    first_leaves: Option<Timestamp>,
+    last_leaves: Option<Timestamp>,
+    makes_room: Option<Timestamp>, // when so many have left that the cost fits
+}
+
+impl Held {
+    fn read(
+        limit: &Limit,
+        which: Which,
+        next: &mut impl FnMut() -> Result<u64, Misunderstood>,
+    ) -> Result<Self, Misunderstood> {
+        let schedule = |bucket| Schedule::new(bucket);
+        Ok(Self::State(match limit.parts {
+            RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
+                let tat = schedule(bucket).tat(next()?, next()?);
+                let turns = if which == Which::Plan { next()? } else { 0 };
+                let turns = (0..turns).map(|_| next().map(time)).collect::<Result<Vec<_>, _>>()?;
+                if waits.is_some() { State::Waiting(Waiting::new(tat, turns)) } else { State::Bucket(tat) }
+            }
+            RuleParts::BurstCredits { base, peak } => {
+                let base = schedule(base).tat(next()?, next()?);
+                State::Credits(Credits::new(base, schedule(peak).tat(next()?, next()?)))
+            }
+            RuleParts::FixedWindow { .. } => State::Window(Window::new(time(next()?), next()?)),
+            RuleParts::SlidingCounter { buckets, .. } => {
+                let newest = next()?;
+                let ring = (0..=buckets).map(|_| next()).collect::<Result<SmallVec<[u64; 2]>, _>>()?;
+                State::Counts(Counts::of_ring(newest, &ring))
+            }
+            RuleParts::SlidingLog { window, .. } => {
+                let count = next()?;
+                let leaves = |came: u64| (came > 0).then(|| time(came).after(window));
+                let [newest, oldest, last] = [next()?, next()?, next()?].map(leaves);
+                return Ok(Self::Log(Queue {
+                    count,
+                    first_leaves: oldest,
+                    last_leaves: newest,
+                    makes_room: last,
+                }));
+            }
+            RuleParts::Concurrency { .. } => {
+                let count = next()?;
+                let leaves = |ends: u64| (ends > 0).then(|| time(ends));
+                let [first_leaves, last_leaves, makes_room] = [next()?, next()?, next()?].map(leaves);
+                return Ok(Self::Places(Queue { count, first_leaves, last_leaves, makes_room }));
+            }
+        }))
+    }
+}
+
+const fn time(micros: u64) -> Timestamp {
+    Timestamp::from_nanos(micros * MICRO)
+}
+
+impl Schedule {
+    /// The state of a schedule that reaches to so many whole microseconds and pieces.
+    pub(crate) fn tat(&self, whole: u64, part: u64) -> Tat {
+        // Modulo 2^64, as the word itself counts.
+        Tat::from_bits(whole.wrapping_mul(self.per).wrapping_add(part))
+    }
+}
+
+impl Queue {
+    fn test(&self, limit: u64, cost: u64, now: Timestamp) -> Outcome {
+        if cost > limit {
+            return Outcome::NEVER;
+        }
+        if cost == 0 || cost <= limit.saturating_sub(self.count) {
+            return Outcome::ALLOW;
+        }
+        self.makes_room.map_or(Outcome::Deny { retry: Retry::Unknown }, |room| Outcome::Deny {
+            retry: Retry::After(room.since(now)),
+        })
+    }
+
+    fn spend(&mut self, cost: u64, leaves: Timestamp) {
+        if cost > 0 {
+            self.count += cost;
+            self.first_leaves = Some(self.first_leaves.map_or(leaves, |first| first.min(leaves)));
+            self.last_leaves = Some(self.last_leaves.map_or(leaves, |last| last.max(leaves)));
+        }
+    }
+
+    fn status(&self, limit: u64, now: Timestamp) -> Status {
+        let last = self.last_leaves.filter(|_| self.count > 0);
+        Status {
+            remaining: limit.saturating_sub(self.count),
+            reset_after: last.map_or(Nanos::ZERO, |last| last.since(now)),
+        }
+    }
+}
+
+impl Line<'_> {
+    fn test(&self, now: Timestamp) -> Outcome {
+        if self.limit.does == Does::Refund { Outcome::ALLOW } else { self.test_cost(self.limit.cost, now) }
+    }
+
+    fn test_cost(&self, cost: u64, now: Timestamp) -> Outcome {
+        let rule = &self.limit.rule;
+        match &self.held {
+            Held::State(state) => rule.test(state, cost, now),
+            Held::Log(queue) | Held::Places(queue) => queue.test(rule.capacity(), cost, now),
+        }
+    }
+
+    fn spend(&mut self, now: Timestamp) {
+        let Limit { rule, cost, does, .. } = self.limit;
+        match (&mut self.held, does) {
+            (_, Does::Preview) => {}
+            (Held::State(state), Does::Refund) => _ = rule.refund(state, *cost, now, now),
+            (Held::Log(_) | Held::Places(_), Does::Refund) => {}
+            (Held::State(state), _) => rule.spend(state, PermitId(0), *cost, now),
+            (Held::Log(queue), _) => {
+                let window = rule.period().unwrap_or_default();
+                // A clock that stepped back finds the log as it stood at the newest entry.
+                let leaves = queue.last_leaves.unwrap_or_default().max(now.after(window));
+                queue.spend(*cost, leaves);
+            }
+            (Held::Places(queue), _) => {
+                if let Rule::Concurrency(concurrency) = rule {
+                    queue.spend(*cost, now.after(concurrency.lease().unwrap_or_default()));
+                }
+            }
+        }
+    }
+
+    fn status(&self, now: Timestamp) -> Status {
+        match &self.held {
+            Held::State(state) => self.limit.rule.status(state, now),
+            Held::Log(queue) | Held::Places(queue) => queue.status(self.limit.rule.capacity(), now),
+        }
+    }
+
+    /// What is told: all times in whole microseconds, rounded up, since the store knows no shorter ones.
+    fn told(&self, decision: Decision, now: Timestamp) -> Seen {
+        let remaining = decision.status.remaining;
+        let more_after = match &self.held {
+            _ if remaining >= self.limit.rule.capacity() => None,
+            Held::State(_) => self.test_cost(remaining + 1, now).retry_after(),
+            Held::Log(queue) | Held::Places(queue) => queue.first_leaves.map(|first| first.since(now)),
+        };
+        let outcome = in_micros_of(decision.outcome);
+        let status = Status { remaining, reset_after: in_micros(decision.status.reset_after) };
+        Seen { decision: Decision { outcome, status }, more_after: more_after.map(in_micros), is_known: true }
+    }
+}
+
+fn in_micros(span: Nanos) -> Nanos {
+    Nanos::new(span.get().div_ceil(MICRO) * MICRO)
+}
+
+fn in_micros_of(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Allow { delay } => Outcome::Allow { delay: in_micros(delay) },
+        Outcome::Deny { retry: Retry::After(wait) } => Outcome::Deny { retry: Retry::After(in_micros(wait)) },
+        denied @ Outcome::Deny { .. } => denied,
+    }
+}
+
+/// The limits that decide together.
+struct Together<'s, 'l>(SmallVec<[&'s mut Line<'l>; 4]>);
+
+impl Plan for Together<'_, '_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn test(&self, i: usize, now: Timestamp) -> Outcome {
+        self.0[i].test(now)
+    }
+
+    fn spend(&mut self, i: usize, now: Timestamp) {
+        self.0[i].spend(now);
+    }
+
+    fn status(&self, i: usize, now: Timestamp) -> Status {
+        self.0[i].status(now)
+    }
+
+    fn counts_denied(&self, i: usize) -> bool {
+        self.0[i].limit.rule.counts_denied()
+    }
+
+    fn is_one_of(&self, i: usize) -> bool {
+        self.0[i].limit.part == Part::OneOf
+    }
+}
+
+/// Decides the limits as plan.lua does.
+fn decide(lines: &mut [Line<'_>], is_denied: bool, now: Timestamp) -> (Verdict, SmallVec<[Seen; 4]>) {
+    let mut decisions: SmallVec<[Decision; 4]> = smallvec::smallvec![Decision::default(); lines.len()];
+    let verdict = if is_denied {
+        for (line, decision) in lines.iter_mut().zip(&mut decisions).filter(|(line, _)| !line.is_alone()) {
+            decision.outcome = line.test(now);
+            if line.limit.rule.counts_denied() {
+                line.spend(now);
+            }
+            decision.status = line.status(now);
+        }
+        let live = lines.iter().zip(&decisions).filter(|(line, _)| !line.is_alone());
+        Verdict::of(&live.map(|(_, decision)| *decision).collect::<SmallVec<[Decision; 4]>>())
+    } else {
+        let mut live = Together(lines.iter_mut().filter(|line| !line.is_alone()).collect());
+        let mut of_live: SmallVec<[Decision; 4]> = smallvec::smallvec![Decision::default(); live.len()];
+        let verdict = decide_all(&mut live, now, &mut of_live);
+        drop(live);
+        let places = lines.iter().zip(&mut decisions).filter(|(line, _)| !line.is_alone());
+        places.zip(of_live).for_each(|((_, decision), decided)| *decision = decided);
+        verdict
+    };
+    let passes = verdict.is_allowed() && !is_denied;
+    for (line, decision) in lines.iter_mut().zip(&mut decisions).filter(|(line, _)| line.is_alone()) {
+        decision.outcome = line.test(now);
+        let is_given_back = line.limit.does != Does::Refund || passes;
+        if decision.is_allowed() && is_given_back || line.limit.rule.counts_denied() {
+            line.spend(now);
+        }
+        decision.status = line.status(now);
+    }
+    let seen = lines.iter().zip(decisions).map(|(line, decision)| line.told(decision, now)).collect();
+    let verdict = Verdict { outcome: in_micros_of(verdict.outcome), ..verdict };
+    (verdict, seen)
+}
+
+impl Line<'_> {
+    fn is_alone(&self) -> bool {
+        self.limit.part == Part::Alone
+    }
+}

@@ -1,0 +1,279 @@
+//! From what is asked to the script that decides it.
+
+use smallvec::SmallVec;
+use tollgate_core::{Align, Rule, RuleParts};
+use tollgate_policy::{Ask, Does, Part};
+
+use crate::key::write_key;
+use crate::numbers::{MICRO, MOST, Schedule, Span, mode_letter, slowed, tag};
+
+/// What is sent with a call: texts, one after the other in one buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    bytes: Vec<u8>,
+    ends: SmallVec<[usize; 32]>,
+}
+
+impl Texts {
+    pub(crate) fn with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        self.with(|bytes| bytes.extend_from_slice(text));
+    }
+
+    pub(crate) fn number(&mut self, mut number: u64) {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.text(&digits[at..]);
+    }
+
+    fn span(&mut self, span: Span) {
+        self.number(span.whole);
+        self.number(span.part);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+}
+
+/// Which script decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The short one, of buckets that are charged together.
+    Buckets,
+    /// The one for everything.
+    Plan,
+}
+
+/// One limit of a request, ready to be sent and to be replayed.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    /// As it is decided by now.
+    pub(crate) rule: Rule,
+    /// As it stands in the policy: what its states are written by.
+    pub(crate) parts: RuleParts,
+    pub(crate) tag: String,
+    pub(crate) cost: u64,
+    pub(crate) does: Does,
+    pub(crate) part: Part,
+}
+
+impl Limit {
+    fn new(ask: &Ask<'_>) -> Self {
+        let (rule, parts) = (slowed(&ask.rule, ask.pace), ask.rule.parts());
+        // Whoever cannot hold a place only looks whether there is one.
+        let does = match (ask.does, rule) {
+            (Does::Charge, Rule::Concurrency(_)) => Does::Preview,
+            (does, _) => does,
+        };
+        Self { rule, tag: tag(&parts), parts, cost: ask.cost, does, part: ask.part }
+    }
+
+    /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged.
+    fn join(&mut self, other: &Self) {
+        match (self.does == Does::Refund, other.does == Does::Refund) {
+            (true, false) => (self.does, self.cost) = (other.does, other.cost),
+            (false, true) => {}
+            _ => self.cost = self.cost.saturating_add(other.cost),
+        }
+        if other.part == Part::All {
+            self.part = Part::All;
+        }
+    }
+
+    /// Whether the short script will do.
+    fn is_plain(&self) -> bool {
+        matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_))
+            && matches!(self.does, Does::Charge | Does::Hold)
+            && self.part == Part::All
+            && (1..=self.rule.capacity()).contains(&self.cost)
+    }
+
+    /// Whether anything is given back: as [`Rule::refund`] does it. The places of a queue have their times; a bucket takes
+    /// back what it could have charged at once. A log could tell what was charged just now only by its time.
+    const fn gives_back(&self, fits: bool) -> bool {
+        match self.rule {
+            Rule::TokenBucket(_) | Rule::TokenBucketMaxWait(_) | Rule::BurstCredits(_) => fits,
+            Rule::FixedWindow(_) | Rule::SlidingCounter(_) => true,
+            _ => false,
+        }
+    }
+
+    fn schedule(&self) -> Option<Schedule> {
+        match self.rule.parts() {
+            RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. } => {
+                Some(Schedule::new(bucket))
+            }
+            _ => None,
+        }
+    }
+
+    /// What plan.lua is told of it.
+    fn write(&self, id: &[u8], to: &mut Texts) {
+        let fits = self.cost <= self.rule.capacity();
+        let does: &[u8] = match self.does {
+            _ if self.cost == 0 => b"z",
+            Does::Refund if self.gives_back(fits) => b"r",
+            Does::Refund => b"z",
+            Does::Preview if !fits => b"x",
+            Does::Preview => b"p",
+            Does::Charge | Does::Hold if !fits => b"n",
+            Does::Charge | Does::Hold => b"c",
+        };
+        let part: &[u8] = match self.part {
+            Part::All => b"a",
+            Part::OneOf => b"o",
+            Part::Alone => b"s",
+        };
+        let mut head = |kind: &[u8]| {
+            to.text(kind);
+            to.text(part);
+            to.text(does);
+        };
+        // What does not fit is denied; only counts look at how much it is, that of denied requests or to be given back.
+        let (spent, clipped) = (if fits { self.cost } else { 0 }, self.cost.min(MOST));
+        match self.rule.parts() {
+            RuleParts::TokenBucket { bucket, waits, .. } => {
+                let schedule = Schedule::new(bucket);
+                head(b"b");
+                to.text(self.tag.as_bytes());
+                to.number(schedule.per);
+                to.span(schedule.span(spent));
+                let (tolerance, wait) =
+                    (schedule.tolerance(), waits.map(|waits| waits.max_wait.get() / MICRO));
+                to.span(Span { whole: tolerance.whole + wait.unwrap_or(0), ..tolerance });
+                to.span(tolerance); // up to there, nobody waits
+                write_wait(wait, waits.map_or(0, |waits| waits.max_waiting), to);
+            }
+            RuleParts::LeakyBucket { bucket, waits } => {
+                let schedule = Schedule::new(bucket);
+                head(b"b");
+                to.text(self.tag.as_bytes());
+                to.number(schedule.per);
+                to.span(schedule.span(spent));
+                to.span(schedule.tolerance());
+                to.span(schedule.span(spent)); // whoever is first goes at once
+                let wait = waits.map(|waits| waits.max_wait.get() / MICRO);
+                write_wait(wait, waits.map_or(0, |waits| waits.max_waiting), to);
+            }
+            RuleParts::BurstCredits { base, peak } => {
+                head(b"d");
+                to.text(self.tag.as_bytes());
+                for schedule in [base, peak].map(Schedule::new) {
+                    to.number(schedule.per);
+                    to.span(schedule.span(spent));
+                    to.span(schedule.tolerance());
+                }
+            }
+            RuleParts::FixedWindow { limit, window, align, counts_denied } => {
+                head(b"f");
+                to.text(self.tag.as_bytes());
+                to.number(limit);
+                to.number(clipped);
+                to.number(window.get() / MICRO);
+                to.number((align == Align::Epoch).into());
+                to.number(counts_denied.into());
+            }
+            RuleParts::SlidingLog { limit, window } => {
+                head(b"w");
+                to.text(self.tag.as_bytes());
+                to.number(limit);
+                to.number(spent);
+                to.number(window.get() / MICRO);
+            }
+            RuleParts::SlidingCounter { limit, window, buckets, mode } => {
+                head(b"s");
+                to.text(self.tag.as_bytes());
+                to.number(limit);
+                to.number(clipped);
+                to.number(window.get() / MICRO);
+                to.number(buckets.into());
+                to.text(mode_letter(mode).as_bytes());
+            }
+            RuleParts::Concurrency { limit, lease } => {
+                head(b"p");
+                to.number(limit);
+                to.number(spent);
+                to.number(lease.map_or(0, |lease| lease.get() / MICRO));
+                to.text(id);
+            }
+        }
+    }
+}
+
+fn write_wait(wait: Option<u64>, max_waiting: u32, to: &mut Texts) {
+    match wait {
+        Some(wait) => to.number(wait),
+        None => to.text(b"-1"),
+    }
+    to.number(max_waiting.into());
+}
+
+/// A request, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) keys: Texts,
+    pub(crate) limits: SmallVec<[Limit; 4]>,
+    /// Which limit each ask is decided as.
+    pub(crate) limit_of: SmallVec<[usize; 4]>,
+    pub(crate) is_denied: bool,
+}
+
+impl Prepared {
+    pub(crate) fn new(asks: &[Ask<'_>], is_denied: bool) -> Self {
+        let (mut keys, mut key) = (Texts::default(), Vec::new());
+        let (mut limits, mut limit_of): (SmallVec<[Limit; 4]>, SmallVec<[usize; 4]>) = Default::default();
+        for ask in asks {
+            key.clear();
+            write_key(ask, &mut key);
+            let limit = Limit::new(ask);
+            // A key that is named twice pays for both, as one: two limits of a script may not stand for one state.
+            let same = keys.iter().position(|earlier| earlier == key);
+            limit_of.push(same.unwrap_or(limits.len()));
+            match same {
+                Some(same) => limits[same].join(&limit),
+                None => {
+                    keys.text(&key);
+                    limits.push(limit);
+                }
+            }
+        }
+        Self { keys, limits, limit_of, is_denied }
+    }
+
+    /// The script that decides it, and what it is told. `now` is the store's own unless a test says otherwise; `id` is that
+    /// of the permits it is given.
+    pub(crate) fn arguments(&self, now: Option<u64>, id: &[u8]) -> (Which, Texts) {
+        let mut texts = Texts::default();
+        match now {
+            Some(now) => texts.number(now),
+            None => texts.text(b""),
+        }
+        if !self.is_denied && self.limits.iter().all(Limit::is_plain) {
+            for limit in &self.limits {
+                let schedule = limit.schedule().expect("a bucket has one");
+                texts.text(limit.tag.as_bytes());
+                texts.number(schedule.per);
+                texts.span(schedule.span(limit.cost));
+                texts.span(schedule.tolerance());
+            }
+            return (Which::Buckets, texts);
+        }
+        texts.number(self.is_denied.into());
+        self.limits.iter().for_each(|limit| limit.write(id, &mut texts));
+        (Which::Plan, texts)
+    }
+}

@@ -1,0 +1,46 @@
+//! The scripts, put together when this crate is built.
+
+use crate::link::Script;
+
+/// All that are used.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) buckets: Script,
+    pub(crate) plan: Script,
+    pub(crate) release: Script,
+    pub(crate) convert: Script,
+    pub(crate) forget: Script,
+    pub(crate) nodes: Script,
+}
+
+const BUCKETS: &str = concat!(include_str!("scripts/clock.lua"), include_str!("scripts/buckets.lua"));
+const PLAN: &str = concat!(
+    include_str!("scripts/clock.lua"),
+    include_str!("scripts/rules.lua"),
+    include_str!("scripts/bucket.lua"),
+    include_str!("scripts/burst_credits.lua"),
+    include_str!("scripts/fixed_window.lua"),
+    include_str!("scripts/sliding_log.lua"),
+    include_str!("scripts/sliding_counter.lua"),
+    include_str!("scripts/concurrency.lua"),
+    include_str!("scripts/plan.lua"),
+);
+const RELEASE: &str = concat!(include_str!("scripts/clock.lua"), include_str!("scripts/release.lua"));
+const NODES: &str = concat!(include_str!("scripts/clock.lua"), include_str!("scripts/nodes.lua"));
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        Self {
+            buckets: Script::new(BUCKETS),
+            plan: Script::new(PLAN),
+            release: Script::new(RELEASE),
+            convert: Script::new(include_str!("scripts/convert.lua")),
+            forget: Script::new("return redis.call('DEL', KEYS[1])"),
+            nodes: Script::new(NODES),
+        }
+    }
+
+    pub(crate) fn all(&self) -> [&Script; 6] {
+        [&self.buckets, &self.plan, &self.release, &self.convert, &self.forget, &self.nodes]
+    }
+}

@@ -1,0 +1,372 @@
+//! The store: asks scripts, tells what they mean, and remembers who was denied.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::Instant;
+use tollgate_core::{Decision, Outcome, Rule, Status, Verdict};
+use tollgate_policy::Redis;
+use tollgate_policy::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};
+
+use crate::convert::converted;
+use crate::denied::Denied;
+use crate::key::write_key;
+use crate::link::{Call, Link, LinkError, Script, Settings, SettingsError, ShardHealth};
+use crate::nodes;
+use crate::numbers::require;
+use crate::open::{OpenError, settings};
+use crate::replay::{self, Answer, Replayed};
+use crate::request::{Prepared, Texts, Which};
+use crate::scripts::Scripts;
+
+/// A key whose numbers change while it is asked is converted so often at most.
+const MOST_CONVERSIONS: u32 = 4;
+
+/// States in Redis, shared by all who use the same servers. Clones are the same store.
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+struct Inner {
+    link: Link,
+    scripts: Scripts,
+    denied: Denied,
+    deadline: Duration,
+    nodes: Arc<AtomicU32>,
+    id: u64,                  // of this process
+    permits: AtomicU64,       // given so far
+    clock: Option<AtomicU64>, // a test's, in microseconds
+}
+
+impl RedisStore {
+    /// The store that a policy file asks for. Begins to connect, on the tokio runtime that this is called on, and returns at
+    /// once. Until there is a connection, and whenever there is none, it gives no answer.
+    ///
+    /// # Errors
+    ///
+    /// When the settings make no sense, or a password cannot be read.
+    pub fn open(redis: &Redis) -> Result<Self, OpenError> {
+        let store = Self::build(settings(redis)?, None)?;
+        match redis.nodes {
+            Some(nodes) => store.0.nodes.store(u32::try_from(nodes).unwrap_or(u32::MAX), Ordering::Relaxed),
+            None => store.count_nodes(),
+        }
+        Ok(store)
+    }
+
+    /// A store of these settings, as [`open`](Self::open).
+    ///
+    /// # Errors
+    ///
+    /// When the settings make no sense.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        let store = Self::build(settings, None)?;
+        store.count_nodes();
+        Ok(store)
+    }
+
+    fn count_nodes(&self) {
+        tokio::spawn(nodes::keep_telling(Arc::downgrade(&self.0.nodes), self.downgrade()));
+    }
+
+    /// A store whose time is told by [`set_time`](Self::set_time): for tests, which cannot wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_manual_clock(settings: Settings) -> Result<Self, SettingsError> {
+        Self::build(settings, Some(AtomicU64::new(1)))
+    }
+
+    fn build(settings: Settings, clock: Option<AtomicU64>) -> Result<Self, SettingsError> {
+        let (deadline, scripts) = (settings.deadline, Scripts::new());
+        let link = Link::new(settings)?;
+        scripts.all().into_iter().for_each(|script| link.learn(script));
+        let mut id = [0; 8];
+        getrandom::fill(&mut id).expect("the system has randomness");
+        Ok(Self(Arc::new(Inner {
+            link,
+            scripts,
+            denied: Denied::new(deadline),
+            deadline,
+            nodes: Arc::new(AtomicU32::new(1)),
+            id: u64::from_ne_bytes(id),
+            permits: AtomicU64::new(0),
+            clock,
+        })))
+    }
+
+    /// Sets the time of a store with a manual clock, in microseconds since the epoch.
+    ///
+    /// # Panics
+    ///
+    /// When it has none.
+    pub fn set_time(&self, micros: u64) {
+        self.0.clock.as_ref().expect("a manual clock").store(micros, Ordering::Relaxed);
+    }
+
+    /// Waits until all servers can be reached, at most so long, and tells whether they can.
+    pub async fn ready(&self, within: Duration) -> bool {
+        self.0.link.ready(within).await
+    }
+
+    /// How each shard does.
+    pub fn health(&self) -> Vec<ShardHealth> {
+        self.0.link.health()
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakStore {
+        WeakStore(Arc::downgrade(&self.0))
+    }
+
+    /// Tells the servers that this process lives, and how many do.
+    pub(crate) async fn tell_living(&self) -> Result<u32, LinkError> {
+        let mut args = Texts::default();
+        args.text(b"");
+        args.text(format!("{:016x}", self.0.id).as_bytes());
+        args.number(u64::try_from(nodes::COUNTED_FOR.as_micros()).expect("minutes"));
+        args.number(nodes::MOST_NODES.into());
+        let answer = self.0.call(&self.0.scripts.nodes, &[nodes::KEY], &args).await?;
+        match answer {
+            Value::Int(count) => Ok(u32::try_from(count).unwrap_or(1).max(1)),
+            _ => Ok(1),
+        }
+    }
+}
+
+/// A store that others may drop meanwhile.
+#[derive(Debug)]
+pub(crate) struct WeakStore(std::sync::Weak<Inner>);
+
+impl WeakStore {
+    pub(crate) fn upgrade(&self) -> Option<RedisStore> {
+        self.0.upgrade().map(RedisStore)
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("link", &self.0.link).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    async fn call(&self, script: &Script, keys: &[&[u8]], args: &Texts) -> Result<Value, LinkError> {
+        let args: smallvec::SmallVec<[&[u8]; 32]> = args.iter().collect();
+        self.link.call(Call { script, keys, args: &args }).await
+    }
+
+    async fn decide(&self, asks: &[Ask<'_>], is_denied: bool) -> Result<Decided, Unavailable> {
+        let prepared = Prepared::new(asks, is_denied);
+        let sent = Instant::now();
+        let hashes: smallvec::SmallVec<[u64; 4]> = prepared
+            .keys
+            .iter()
+            .zip(&prepared.limits)
+            .map(|(key, limit)| self.denied.hash(key, &limit.tag))
+            .collect();
+        if let Some(decided) = self.denied_before(&prepared, &hashes, sent) {
+            return Ok(decided);
+        }
+        let permit = prepared.limits.iter().any(|limit| limit.does == Does::Hold).then(|| self.next_permit());
+        let id = permit.as_deref().unwrap_or_default();
+        let replayed = self.ask(&prepared, id.as_bytes()).await.map_err(|error| self.unavailable(error))?;
+        let now = Instant::now();
+        for ((limit, seen), hash) in prepared.limits.iter().zip(&replayed.each).zip(hashes) {
+            let is_kept =
+                limit.does == Does::Charge && limit.part != Part::Alone && !limit.rule.counts_denied();
+            if is_kept && limit.cost > 0 {
+                self.denied.keep(hash, limit.cost, &seen.decision, sent, now);
+            }
+        }
+        Ok(self.told(&prepared, &replayed, id))
+    }
+
+    /// What is known without asking. Only what all limits must allow can be denied by one; and what is denied anyway may
+    /// have to be counted.
+    fn denied_before(&self, prepared: &Prepared, hashes: &[u64], now: Instant) -> Option<Decided> {
+        let limits = &prepared.limits;
+        let is_plain = |limit: &crate::request::Limit| {
+            matches!(limit.does, Does::Charge | Does::Hold)
+                && limit.part == Part::All
+                && !limit.rule.counts_denied()
+                || matches!((limit.does, &limit.rule), (Does::Preview, Rule::Concurrency(_)))
+                    && limit.part == Part::All
+        };
+        // A test's clock does not go on while nobody asks.
+        if prepared.is_denied || self.clock.is_some() || !limits.iter().all(is_plain) {
+            return None;
+        }
+        let found: smallvec::SmallVec<[Option<Decision>; 4]> = limits
+            .iter()
+            .zip(hashes)
+            .map(|(limit, hash)| self.denied.find(*hash, limit.cost, now).filter(|_| limit.cost > 0))
+            .collect();
+        if found.iter().all(Option::is_none) {
+            return None;
+        }
+        // What the other limits would say, nobody has asked.
+        let unknown = |limit: &crate::request::Limit| {
+            let status = Status { remaining: limit.rule.capacity(), ..Status::default() };
+            Decision { outcome: Outcome::ALLOW, status }
+        };
+        let each: smallvec::SmallVec<[Seen; 4]> = limits
+            .iter()
+            .zip(&found)
+            .map(|(limit, found)| Seen {
+                decision: found.unwrap_or_else(|| unknown(limit)),
+                more_after: None,
+                is_known: found.is_some(),
+            })
+            .collect();
+        let decisions: smallvec::SmallVec<[Decision; 4]> = each.iter().map(|seen| seen.decision).collect();
+        let replayed = Replayed { verdict: Verdict::of(&decisions), each };
+        Some(Decided { source: Source::DeniedCache, ..self.told(prepared, &replayed, "") })
+    }
+
+    /// Asks the script until it has decided: a key that was written by other numbers is converted first.
+    async fn ask(&self, prepared: &Prepared, id: &[u8]) -> Result<Replayed, NoAnswer> {
+        let keys: smallvec::SmallVec<[&[u8]; 8]> = prepared.keys.iter().collect();
+        for _ in 0..MOST_CONVERSIONS {
+            let now = self.clock.as_ref().map(|clock| clock.load(Ordering::Relaxed));
+            let (which, args) = prepared.arguments(now, id);
+            let script = match which {
+                Which::Buckets => &self.scripts.buckets,
+                Which::Plan => &self.scripts.plan,
+            };
+            let answer = self.call(script, &keys, &args).await?;
+            match replay::read(prepared, which, answer)
+                .map_err(|error| NoAnswer::Misread(error.to_string()))?
+            {
+                Answer::Decided(replayed) => return Ok(replayed),
+                Answer::OtherNumbers { place, held, now } => {
+                    let args = converted(&prepared.limits[place], &held, now, self.slack_ms());
+                    self.call(&self.scripts.convert, &[keys[place]], &args).await?;
+                }
+            }
+        }
+        Err(NoAnswer::Misread("the numbers of a key change faster than it can be asked".to_owned()))
+    }
+
+    /// As in clock.lua: a test's clock expires nothing.
+    const fn slack_ms(&self) -> u64 {
+        if self.clock.is_some() { 3_600_000 } else { 2 }
+    }
+
+    /// What is told of a request: of each ask, though several may have been decided as one.
+    fn told(&self, prepared: &Prepared, replayed: &Replayed, permit: &str) -> Decided {
+        let verdict = &replayed.verdict;
+        // Limits and asks are counted without those that decide alone.
+        let live =
+            |place: usize| prepared.limits[..place].iter().filter(|limit| limit.part != Part::Alone).count();
+        let asks = prepared.limit_of.iter().filter(|place| prepared.limits[**place].part != Part::Alone);
+        let reported = verdict
+            .reported
+            .and_then(|reported| asks.map(|place| live(*place)).position(|of| of == reported));
+        let mut permits = Vec::new();
+        if verdict.is_allowed() && !prepared.is_denied {
+            let held = prepared.limits.iter().zip(prepared.keys.iter());
+            let held = held.filter(|(limit, _)| {
+                limit.does == Does::Hold && limit.cost > 0 && matches!(limit.rule, Rule::Concurrency(_))
+            });
+            permits.extend(held.map(|(limit, key)| StoredPermit {
+                key: key.to_vec(),
+                id: format!("{permit}*{}", limit.cost).into_bytes(),
+            }));
+        }
+        Decided {
+            source: Source::Store,
+            verdict: Verdict { reported, ..*verdict },
+            each: prepared.limit_of.iter().map(|place| replayed.each[*place]).collect(),
+            permits,
+        }
+    }
+
+    /// A name that no other permit has, of any process.
+    fn next_permit(&self) -> String {
+        format!("{:016x}-{:x}", self.id, self.permits.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn release(&self, permits: &[StoredPermit]) -> Result<bool, Unavailable> {
+        let mut all = true;
+        for permit in permits {
+            let id = String::from_utf8_lossy(&permit.id);
+            let (id, places) = id.rsplit_once('*').unwrap_or((&id, "1"));
+            let mut args = Texts::default();
+            match &self.clock {
+                Some(clock) => args.number(clock.load(Ordering::Relaxed)),
+                None => args.text(b""),
+            }
+            args.text(id.as_bytes());
+            args.text(places.as_bytes());
+            let answer = self.call(&self.scripts.release, &[&permit.key], &args).await;
+            all &= answer.map_err(|error| self.unavailable(error.into()))? == Value::Int(1);
+        }
+        Ok(all)
+    }
+
+    async fn forget(&self, ask: &Ask<'_>) -> Result<bool, Unavailable> {
+        let prepared = Prepared::new(std::slice::from_ref(ask), false);
+        let mut key = Vec::new();
+        write_key(ask, &mut key);
+        self.denied.forget(self.denied.hash(&key, &prepared.limits[0].tag));
+        let answer = self.call(&self.scripts.forget, &[&key], &Texts::default()).await;
+        Ok(answer.map_err(|error| self.unavailable(error.into()))? == Value::Int(1))
+    }
+
+    fn unavailable(&self, error: NoAnswer) -> Unavailable {
+        let out_for = match &error {
+            NoAnswer::Link(LinkError::Open { since, .. }) => since.elapsed() + self.deadline,
+            _ => Duration::ZERO,
+        };
+        Unavailable { why: error.to_string(), out_for }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum NoAnswer {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("{0}")]
+    Misread(String),
+}
+
+impl Store for RedisStore {
+    fn decide<'a>(&'a self, asks: &'a [Ask<'_>], is_denied: bool) -> Later<'a, Decided> {
+        Box::pin(self.0.decide(asks, is_denied))
+    }
+
+    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, bool> {
+        Box::pin(self.0.release(permits))
+    }
+
+    fn release_later(&self, permits: Vec<StoredPermit>) {
+        // Without a runtime nobody can be told; the leases end.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let store = self.clone();
+        runtime.spawn(async move {
+            let _ = store.0.release(&permits).await;
+        });
+    }
+
+    fn forget<'a>(&'a self, ask: &'a Ask<'_>) -> Later<'a, bool> {
+        Box::pin(self.0.forget(ask))
+    }
+
+    fn require(&self, rule: &Rule) -> Result<(), String> {
+        require(rule)
+    }
+
+    fn nodes(&self) -> u32 {
+        self.0.nodes.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,288 @@
+//! The scripts decide as the rules of `tollgate-core` do, step by step: every algorithm, at random times that also step
+//! back, with peeks, refunds and numbers that change.
+//!
+//! The store counts in microseconds: the rules are asked at the same times, and what they say is rounded up to them.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tollgate_core::adaptive::Pace;
+use tollgate_core::{
+    Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Outcome,
+    PermitId, Permits, Rate, Retry, Rule, SlidingCounter, SlidingLog, State, Status, Timestamp, TokenBucket,
+};
+use tollgate_policy::{Ask, Does, Part, Store as _, StoredPermit};
+use tollgate_redis::{RedisStore, Settings, Topology};
+use tollgate_testkit::{Random, RedisServer};
+
+/// Steps for each algorithm, and keys that are asked at each moment.
+const STEPS: usize = 100_000;
+const KEYS: usize = 100;
+
+fn effort() -> usize {
+    if std::env::var_os("TOLLGATE_LONG").is_some() { 10 } else { 1 }
+}
+
+async fn store(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::with_manual_clock(Settings {
+        urls: vec![server.url()],
+        topology: Topology::Single,
+        username: None,
+        password: None,
+        tls: None,
+        deadline: Duration::from_secs(10),
+    });
+    let store = store.unwrap();
+    assert!(store.ready(Duration::from_secs(10)).await);
+    store
+}
+
+/// Makes a rule of random numbers.
+type Make = fn(&mut Random) -> Rule;
+
+fn rate(random: &mut Random) -> Rate {
+    // Also some that are not exact in the core.
+    let tokens = if random.below(4) == 0 { random.between(1, 10_000) } else { random.between(1, 64) };
+    Rate::new(tokens, Duration::from_nanos(random.log_uniform(100_000, 10_000_000_000))).unwrap()
+}
+
+fn span(random: &mut Random) -> Duration {
+    Duration::from_micros(random.log_uniform(1, 5_000_000))
+}
+
+const ALGORITHMS: [(&str, Make); 10] = [
+    ("token_bucket", |random| TokenBucket::new(rate(random), random.log_uniform(1, 500)).unwrap().into()),
+    ("leaky_bucket", |random| LeakyBucket::new(rate(random), random.log_uniform(1, 500)).unwrap().into()),
+    ("token_bucket max_wait", |random| {
+        let bucket = TokenBucket::new(rate(random), random.log_uniform(1, 50)).unwrap();
+        MaxWait::new(bucket, span(random), random.log_uniform(1, 20) as u32).unwrap().into()
+    }),
+    ("leaky_bucket max_wait", |random| {
+        let bucket = LeakyBucket::new(rate(random), random.log_uniform(1, 50)).unwrap();
+        MaxWait::new(bucket, span(random), random.log_uniform(1, 20) as u32).unwrap().into()
+    }),
+    ("fixed_window", |random| {
+        let align = *random.pick(&[Align::Epoch, Align::First]);
+        FixedWindow::new(random.log_uniform(1, 500), span(random), align).unwrap().into()
+    }),
+    ("fixed_window count_denied", |random| {
+        let rule = FixedWindow::new(random.log_uniform(1, 500), span(random), Align::Epoch).unwrap();
+        rule.counting_denied().into()
+    }),
+    ("sliding_log", |random| SlidingLog::new(random.log_uniform(1, 500), span(random)).unwrap().into()),
+    ("sliding_counter", |random| counter(random, 1)),
+    ("sliding_counter of many", |random| {
+        let buckets = random.between(2, 40);
+        counter(random, buckets as u32)
+    }),
+    ("burst_credits", |random| {
+        let base = rate(random);
+        let peak = Rate::new(base.tokens() * random.between(2, 9), base.period()).unwrap();
+        let (credits, burst) = (random.log_uniform(1, 500), random.log_uniform(1, 500));
+        BurstCredits::with_peak_burst(base, peak, credits, burst).unwrap().into()
+    }),
+];
+
+fn counter(random: &mut Random, buckets: u32) -> Rule {
+    let mode = *random.pick(&[Mode::Interpolate, Mode::Strict, Mode::Lenient]);
+    // Limits whose products with the window pass 2^53, too.
+    let limit =
+        if random.below(4) == 0 { random.between(1 << 30, 1 << 45) } else { random.log_uniform(1, 500) };
+    let window = Duration::from_micros(random.log_uniform(buckets.into(), 5_000_000));
+    SlidingCounter::new(limit, window, buckets, mode).unwrap().into()
+}
+
+/// What the rules say, as a store says it that counts in microseconds.
+fn told(decision: Decision) -> Decision {
+    let rounded = |span: Nanos| Nanos::new(span.get().div_ceil(1000) * 1000);
+    let outcome = match decision.outcome {
+        Outcome::Allow { delay } => Outcome::Allow { delay: rounded(delay) },
+        Outcome::Deny { retry: Retry::After(wait) } => Outcome::Deny { retry: Retry::After(rounded(wait)) },
+        denied @ Outcome::Deny { .. } => denied,
+    };
+    let Status { remaining, reset_after } = decision.status;
+    Decision { outcome, status: Status { remaining, reset_after: rounded(reset_after) } }
+}
+
+struct Clock {
+    now: u64,
+    newest: u64,
+}
+
+impl Clock {
+    /// Goes on, sometimes to where something is due, and sometimes back.
+    fn tick(&mut self, random: &mut Random, due: Option<u64>) {
+        let due = due.unwrap_or(0);
+        self.now = match random.below(20) {
+            0..=3 => self.now,
+            4..=6 => self.now + due,
+            7 => (self.now + due).saturating_sub(1).max(self.now),
+            8..=12 => self.now + random.log_uniform(1, 1000),
+            13..=17 => self.now + random.log_uniform(1, 3_000_000),
+            18 => self.now - random.log_uniform(1, self.now / 2),
+            _ => self.newest,
+        };
+        self.newest = self.newest.max(self.now);
+    }
+}
+
+#[test]
+fn the_scripts_decide_as_the_rules_do() {
+    let (server, runtime) = (RedisServer::start(), tokio::runtime::Runtime::new().unwrap());
+    runtime.block_on(async {
+        let store = store(&server).await;
+        for (number, (name, make)) in ALGORITHMS.into_iter().enumerate() {
+            compare(&store, name, make, number as u64, STEPS * effort()).await;
+        }
+    });
+}
+
+async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, steps: usize) {
+    let mut random = Random::new(1000 + seed);
+    // Each key has three sets of numbers, of which one holds at a time.
+    let rules: Vec<[Rule; 3]> = (0..KEYS).map(|_| std::array::from_fn(|_| make(&mut random))).collect();
+    let mut states: Vec<(usize, State)> = vec![(0, State::default()); KEYS];
+    let (mut clock, mut due) = (Clock { now: 10_000_000, newest: 10_000_000 }, None);
+    for step in 0..steps.div_ceil(KEYS) {
+        clock.tick(&mut random, due.take());
+        store.set_time(clock.now);
+        let mut asked = JoinSet::new();
+        let mut expected = Vec::new();
+        for (key, (used, state)) in states.iter_mut().enumerate() {
+            let now = Timestamp::from_nanos(clock.now * 1000);
+            let before = rules[key][*used];
+            // A turn is kept in whole microseconds, so that numbers which change while somebody waits may be late by one.
+            let waits = matches!(before, Rule::TokenBucketMaxWait(_) | Rule::LeakyBucketMaxWait(_));
+            if random.below(50) == 0 && !waits {
+                *used = random.below(3) as usize;
+            }
+            let rule = rules[key][*used];
+            if rule != before {
+                rule.convert(&before, state, now);
+            }
+            let most = rule.capacity();
+            let cost = match random.below(20) {
+                0 => 0,
+                1 => most.saturating_add(random.between(1, 3)),
+                2..=4 => random.between(1, most),
+                5..=9 => random.between(1, most.min(5)),
+                _ => 1,
+            };
+            let does = match random.below(20) {
+                0 => Does::Preview,
+                // The store does not know when a window was carried over, which matters to a clock that is behind.
+                1 | 2 if !matches!(rule, Rule::SlidingLog(_)) && clock.now == clock.newest => Does::Refund,
+                _ => Does::Charge,
+            };
+            let decision = match does {
+                Does::Charge | Does::Hold => rule.decide(state, PermitId(0), cost, now),
+                Does::Preview => {
+                    Decision { outcome: rule.test(state, cost, now), status: rule.status(state, now) }
+                }
+                Does::Refund => {
+                    rule.refund(state, cost, now, now);
+                    Decision { outcome: Outcome::ALLOW, status: rule.status(state, now) }
+                }
+            };
+            if let Some(wait) = decision.retry_after() {
+                due = Some(wait.get().div_ceil(1000)).filter(|wait| *wait < 10_000_000).or(due);
+            }
+            expected.push((told(decision), cost, does));
+            let store = store.clone();
+            asked.spawn(async move {
+                let (limit, key_text) = (name.to_owned(), key.to_string());
+                let ask = Ask {
+                    limit: limit.into(),
+                    key: std::iter::once(key_text.as_bytes()).collect(),
+                    tag: b"",
+                    rule,
+                    pace: Pace::FULL,
+                    cost,
+                    does,
+                    // Alone they take the long script, together some take the short one.
+                    part: if key % 2 == 0 { Part::All } else { Part::Alone },
+                };
+                let decided = store.decide(&[ask], false).await;
+                (key, decided.unwrap_or_else(|error| panic!("{name}, key {key}: {error}")).each[0].decision)
+            });
+        }
+        while let Some(answer) = asked.join_next().await {
+            let (key, decision) = answer.unwrap();
+            let (expected, cost, does) = expected[key];
+            let rule = rules[key][states[key].0];
+            assert_eq!(
+                decision, expected,
+                "{name}: step {step} at {}, key {key}, {does:?} of {cost} by {rule:?}",
+                clock.now
+            );
+        }
+    }
+}
+
+#[test]
+fn permits_are_held_as_the_rule_does() {
+    let (server, runtime) = (RedisServer::start(), tokio::runtime::Runtime::new().unwrap());
+    runtime.block_on(async {
+        let store = store(&server).await;
+        let mut random = Random::new(7);
+        for key in 0..20 {
+            compare_permits(&store, &mut random, key, STEPS / 20 * effort()).await;
+        }
+    });
+}
+
+async fn compare_permits(store: &RedisStore, random: &mut Random, key: u64, steps: usize) {
+    let rules: [Concurrency; 2] = std::array::from_fn(|_| {
+        let lease = Duration::from_micros(random.log_uniform(1, 2_000_000));
+        Concurrency::new(random.log_uniform(1, 30), Some(lease)).unwrap()
+    });
+    let (mut state, mut held): (Permits, Vec<(PermitId, StoredPermit)>) = Default::default();
+    let (mut clock, mut due) = (Clock { now: 10_000_000, newest: 10_000_000 }, None);
+    let key = key.to_string();
+    for step in 0..steps {
+        clock.tick(random, due.take());
+        store.set_time(clock.now);
+        let now = Timestamp::from_nanos(clock.now * 1000);
+        let rule = rules[usize::from(random.below(50) == 0)];
+        if !held.is_empty() && random.below(3) == 0 {
+            let (id, permit) = held.swap_remove(random.below(held.len() as u64) as usize);
+            let released = store.release(&[permit]).await.unwrap();
+            assert_eq!(released, rule.release(&mut state, id, now), "step {step}");
+            continue;
+        }
+        let cost = *random.pick(&[0, 1, 1, 1, 2, rule.capacity(), rule.capacity() + 1]);
+        let ask = Ask {
+            limit: "in-flight".into(),
+            key: std::iter::once(key.as_bytes()).collect(),
+            tag: b"",
+            rule: rule.into(),
+            pace: Pace::FULL,
+            cost,
+            does: if random.below(5) == 0 { Does::Charge } else { Does::Hold },
+            part: Part::All,
+        };
+        let decided = store.decide(std::slice::from_ref(&ask), false).await.unwrap();
+        let outcome = rule.test(&state, cost, now);
+        if outcome.is_allowed() && ask.does == Does::Hold && cost > 0 {
+            let id = PermitId(step as u64);
+            rule.acquire(&mut state, id, cost, now);
+            held.push((id, decided.permits[0].clone()));
+        } else {
+            assert!(decided.permits.is_empty());
+        }
+        due = outcome.retry_after().map(|wait| wait.get().div_ceil(1000));
+        // Of a permit given while the clock was behind, the end is told from the time it showed.
+        let (status, found) = (rule.status(&state, now), decided.each[0].decision);
+        let expected = told(Decision { outcome, status });
+        assert_eq!(
+            (found.outcome, found.status.remaining),
+            (expected.outcome, expected.status.remaining),
+            "step {step}"
+        );
+        if clock.now == clock.newest {
+            assert_eq!(found, expected, "step {step} at {}", clock.now);
+        }
+        held.truncate(40);
+    }
+}

@@ -1,0 +1,333 @@
+//! What the store promises beyond single decisions: nothing is touched by a denial, keys live as long as they matter, hammered
+//! keys cost nothing, and an ACL can say what it does.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use tollgate_core::adaptive::{Load, Pace, RateMultiplier};
+use tollgate_core::{
+    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule, SlidingCounter,
+    SlidingLog, TokenBucket,
+};
+use tollgate_policy::{Ask, Decided, Does, Part, Source, Store as _};
+use tollgate_redis::{RedisStore, Settings, Topology};
+use tollgate_testkit::RedisServer;
+
+fn settings(server: &RedisServer) -> Settings {
+    Settings {
+        urls: vec![server.url()],
+        topology: Topology::Single,
+        username: None,
+        password: None,
+        tls: None,
+        deadline: Duration::from_secs(5),
+    }
+}
+
+async fn store(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::new(settings(server)).unwrap();
+    assert!(store.ready(Duration::from_secs(10)).await);
+    store
+}
+
+fn ask<'a>(limit: &'a str, key: &'a str, rule: Rule, cost: u64) -> Ask<'a> {
+    Ask {
+        limit: limit.into(),
+        key: std::iter::once(key.as_bytes()).collect(),
+        tag: b"acme",
+        rule,
+        pace: Pace::FULL,
+        cost,
+        does: Does::Charge,
+        part: Part::All,
+    }
+}
+
+async fn decide(store: &RedisStore, asks: &[Ask<'_>]) -> Decided {
+    store.decide(asks, false).await.unwrap()
+}
+
+/// One rule of every kind, which holds 100 and refills within minutes.
+fn one_of_each() -> Vec<(&'static str, Rule)> {
+    let (rate, minute) = (Rate::per_minute(100).unwrap(), Duration::from_secs(60));
+    let (token, leaky) = (TokenBucket::new(rate, 100).unwrap(), LeakyBucket::new(rate, 100).unwrap());
+    let counter = |buckets, mode| SlidingCounter::new(100, minute, buckets, mode).unwrap();
+    vec![
+        ("token_bucket", token.into()),
+        ("token_bucket with max_wait", MaxWait::new(token, minute, 100).unwrap().into()),
+        ("leaky_bucket", leaky.into()),
+        ("fixed_window", FixedWindow::new(100, minute, Align::Epoch).unwrap().into()),
+        ("fixed_window from the first", FixedWindow::new(100, minute, Align::First).unwrap().into()),
+        ("sliding_log", SlidingLog::new(100, minute).unwrap().into()),
+        ("sliding_counter", counter(1, Mode::Interpolate).into()),
+        ("sliding_counter of 32", counter(32, Mode::Strict).into()),
+        ("burst_credits", BurstCredits::new(rate, Rate::per_minute(200).unwrap(), 100).unwrap().into()),
+        ("concurrency", Concurrency::new(100, Some(minute)).unwrap().into()),
+    ]
+}
+
+fn dump(server: &RedisServer) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let keys = server.command(&["KEYS", "tollgate:{acme}*"]);
+    let mut keys: Vec<Vec<u8>> = keys.array().iter().map(|key| key.bytes().to_vec()).collect();
+    keys.sort();
+    keys.into_iter()
+        .map(|key| {
+            let dumped = server.command(&[b"DUMP".as_slice(), &key]).bytes().to_vec();
+            (key, dumped)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_denial_leaves_every_key_byte_for_byte_as_it_was() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let rules = one_of_each();
+    let holding = |limit: &'static str, rule, cost| Ask { does: Does::Hold, ..ask(limit, "k", rule, cost) };
+    let all: Vec<Ask<'_>> = rules.iter().map(|(name, rule)| holding(name, *rule, 3)).collect();
+    assert!(decide(&store, &all).await.verdict.is_allowed());
+    let before = dump(&server);
+    assert_eq!(before.len(), rules.len(), "a key for each limit");
+    for (denies, (name, _)) in rules.iter().enumerate() {
+        let mut plan = all.clone();
+        // More than is left. The one with a max_wait would let it wait, so it asks for more than there ever is.
+        plan[denies].cost = if name.contains("max_wait") { 101 } else { 99 };
+        let decided = decide(&store, &plan).await;
+        assert!(!decided.verdict.is_allowed(), "{name} denies");
+        assert_eq!(decided.verdict.reported, Some(denies), "{name}");
+        assert!(dump(&server) == before, "denied by {name}, something was written");
+    }
+}
+
+#[tokio::test]
+async fn keys_live_as_long_as_they_matter_and_not_for_ever() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    for (name, rule) in one_of_each() {
+        for cost in [1, 40, 59] {
+            let asked = Ask { does: Does::Hold, ..ask(name, "k", rule, cost) };
+            let decided = decide(&store, &[asked]).await;
+            let reset = Duration::from(decided.each[0].decision.status.reset_after);
+            let keys = server.command(&["KEYS", "tollgate:{acme}*"]);
+            let key = keys.array()[0].bytes().to_vec();
+            let ttl = server.command(&[b"PTTL".as_slice(), &key]).integer();
+            let ttl = Duration::from_millis(u64::try_from(ttl).unwrap());
+            // The time it took to ask has passed.
+            assert!(ttl + Duration::from_millis(500) > reset, "{name}: {ttl:?} is shorter than {reset:?}");
+            assert!(ttl < reset + Duration::from_secs(2), "{name}: {ttl:?} is longer than {reset:?}");
+        }
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_named_twice_pays_twice() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    for (name, rule) in one_of_each().into_iter().filter(|(name, _)| *name != "concurrency") {
+        let decided =
+            decide(&store, &[ask(name, "k", rule, 30), ask("other", "k", rule, 1), ask(name, "k", rule, 30)])
+                .await;
+        assert!(decided.verdict.is_allowed(), "{name}");
+        let left: Vec<u64> = decided.each.iter().map(|seen| seen.decision.status.remaining).collect();
+        assert_eq!(left[0], left[2], "{name}");
+        let alone = decide(&store, &[ask(name, "k", rule, 0)]).await.each[0].decision.status.remaining;
+        assert!(
+            alone.abs_diff(40) <= 1 && left[0].abs_diff(40) <= 1,
+            "{name}: {alone} of 100 are left, told {left:?}"
+        );
+        let denied = decide(&store, &[ask(name, "k", rule, 30), ask(name, "k", rule, 30)]).await;
+        let waits = matches!(rule, Rule::TokenBucketMaxWait(_));
+        assert_eq!(denied.verdict.is_allowed(), waits, "{name}: 60 of 40");
+    }
+}
+
+#[tokio::test]
+async fn one_of_several_is_enough_and_those_that_watch_decide_alone() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let rule = |burst| Rule::from(TokenBucket::new(Rate::per_hour(1).unwrap(), burst).unwrap());
+    let one_of = |limit: &'static str, burst| Ask { part: Part::OneOf, ..ask(limit, "k", rule(burst), 1) };
+    let shadow = Ask { part: Part::Alone, ..ask("shadow", "k", rule(2), 1) };
+    let plan = [ask("live", "k", rule(3), 1), one_of("small", 1), one_of("large", 9), shadow];
+    let mut allowed = Vec::new();
+    for _ in 0..5 {
+        let decided = decide(&store, &plan).await;
+        let left: Vec<u64> = decided.each.iter().map(|seen| seen.decision.status.remaining).collect();
+        allowed.push((decided.verdict.is_allowed(), left));
+    }
+    assert_eq!(
+        allowed,
+        [
+            (true, vec![2, 0, 8, 1]),
+            (true, vec![1, 0, 7, 0]), // the small one is used up, the large one is enough
+            (true, vec![0, 0, 6, 0]), // the shadow denies, and nobody minds
+            (false, vec![0, 0, 6, 0]),
+            (false, vec![0, 0, 6, 0]),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_is_denied_anyway_is_only_counted_where_denied_requests_count() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let window = FixedWindow::new(10, Duration::from_secs(3600), Align::Epoch).unwrap();
+    let plan =
+        [ask("plain", "k", window.into(), 3), ask("counting", "k", window.counting_denied().into(), 3)];
+    let decided = store.decide(&plan, true).await.unwrap();
+    let left: Vec<u64> = decided.each.iter().map(|seen| seen.decision.status.remaining).collect();
+    assert_eq!(left, [10, 7]);
+    assert_eq!(dump(&server).len(), 1);
+}
+
+#[tokio::test]
+async fn a_hammered_key_costs_one_call_a_second() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let slow = Rule::from(TokenBucket::new(Rate::per_minute(1).unwrap(), 1).unwrap());
+    let fast = Rule::from(TokenBucket::new(Rate::per_second(100_000).unwrap(), 100_000).unwrap());
+    let calls = || store.health()[0].calls;
+    assert!(decide(&store, &[ask("slow", "k", slow, 1)]).await.verdict.is_allowed());
+    assert!(!decide(&store, &[ask("slow", "k", slow, 1)]).await.verdict.is_allowed());
+    let (before, start) = (calls(), Instant::now());
+    let mut hammering = tokio::task::JoinSet::new();
+    for task in 0..16 {
+        let store = store.clone();
+        hammering.spawn(async move {
+            let (mut asked, mut told) = (0_u64, 0_u64);
+            while start.elapsed() < Duration::from_millis(3300) {
+                // Beside it, keys that differ each time: what is known of one limit is enough.
+                let user = format!("{task}-{asked}");
+                let plan = [ask("fast", &user, fast, 1), ask("slow", "k", slow, 1)];
+                let decided = store.decide(&plan, false).await.unwrap();
+                assert!(!decided.verdict.is_allowed());
+                let wait = Duration::from(decided.verdict.retry_after().unwrap());
+                assert!(wait > Duration::from_secs(50) && wait <= Duration::from_secs(60), "{wait:?}");
+                assert_eq!(decided.verdict.reported, Some(1));
+                told += u64::from(decided.source == Source::DeniedCache);
+                asked += 1;
+                if asked % 64 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            (asked, told)
+        });
+    }
+    let (mut asked, mut told) = (0, 0);
+    while let Some(done) = hammering.join_next().await {
+        let (a, t) = done.unwrap();
+        (asked, told) = (asked + a, told + t);
+    }
+    let (calls, seconds) = (calls() - before, start.elapsed().as_secs() + 1);
+    assert!(asked - told <= seconds, "{} of {asked} requests in {seconds} s asked the store", asked - told);
+    assert!(calls <= seconds + 2, "{calls} calls in {seconds} s: besides, each process says that it lives");
+    println!("{asked} requests in {seconds} s cost {calls} calls");
+}
+
+#[tokio::test]
+async fn what_is_reset_is_seen_at_once_here_and_within_a_second_elsewhere() {
+    let server = RedisServer::start();
+    let (here, elsewhere) = (store(&server).await, store(&server).await);
+    let slow = Rule::from(TokenBucket::new(Rate::per_hour(1).unwrap(), 1).unwrap());
+    let asked = || [ask("slow", "k", slow, 1)];
+    for store in [&here, &here, &elsewhere] {
+        let _ = decide(store, &asked()).await;
+    }
+    assert_eq!(decide(&elsewhere, &asked()).await.source, Source::DeniedCache);
+    assert!(here.forget(&asked()[0]).await.unwrap());
+    let start = Instant::now();
+    assert_eq!(decide(&elsewhere, &asked()).await.source, Source::DeniedCache);
+    assert!(decide(&here, &asked()).await.verdict.is_allowed());
+    here.forget(&asked()[0]).await.unwrap();
+    while !decide(&elsewhere, &asked()).await.verdict.is_allowed() {
+        assert!(start.elapsed() < Duration::from_secs(5), "seen within a second");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn under_load_each_request_takes_up_more() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let mut multiplier = RateMultiplier::new(100).unwrap();
+    (0..3).for_each(|_| multiplier.observe(Load::High)); // 0.512
+    let rate = Rate::per_second(100).unwrap();
+    let bucket = Rule::from(TokenBucket::new(rate, 100).unwrap());
+    let window = Rule::from(FixedWindow::new(100, Duration::from_secs(3600), Align::Epoch).unwrap());
+    for (rule, full, slow) in [(bucket, 100, 51), (window, 100, 51)] {
+        let slowed = Ask { pace: multiplier.pace(), ..ask("a", "k", rule, 0) };
+        assert_eq!(decide(&store, &[ask("a", "k", rule, 0)]).await.each[0].decision.status.remaining, full);
+        assert_eq!(decide(&store, &[slowed]).await.each[0].decision.status.remaining, slow);
+    }
+    // Drained at the pace, it refills 51.2 a second; and a change of the pace hands out nothing.
+    let drained = Ask { pace: multiplier.pace(), ..ask("b", "k", bucket, 51) };
+    assert!(decide(&store, &[drained]).await.verdict.is_allowed());
+    let one = Ask { pace: multiplier.pace(), ..ask("b", "k", bucket, 1) };
+    let wait = decide(&store, &[one]).await.verdict.retry_after().map_or(0, |wait| wait.get());
+    assert!(wait <= 19_532_000, "T = 19_531_250 ns, and this is {wait}");
+    let left = decide(&store, &[ask("b", "k", bucket, 0)]).await.each[0].decision.status.remaining;
+    assert!(left <= 5, "{left} tokens are left at the full rate");
+}
+
+#[tokio::test]
+async fn a_key_keeps_its_tokens_when_its_numbers_change() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let hour = Duration::from_secs(3600);
+    let token = |burst| Rule::from(TokenBucket::new(Rate::per_hour(1).unwrap(), burst).unwrap());
+    let leaky = |queue| Rule::from(LeakyBucket::new(Rate::per_hour(1).unwrap(), queue).unwrap());
+    let window = |limit, window| Rule::from(FixedWindow::new(limit, window, Align::First).unwrap());
+    let log = |limit, window| Rule::from(SlidingLog::new(limit, window).unwrap());
+    let counter = |limit, n| Rule::from(SlidingCounter::new(limit, hour, n, Mode::Strict).unwrap());
+    let credits = |credits| {
+        let (rate, peak) = (Rate::per_hour(1).unwrap(), Rate::per_hour(100).unwrap());
+        Rule::from(BurstCredits::new(rate, peak, credits).unwrap())
+    };
+    for (name, before, after, left) in [
+        ("token", token(10), token(100), 3),
+        ("leaky", leaky(10), leaky(100), 93),
+        ("window", window(10, hour), window(100, hour / 2), 93),
+        ("log", log(10, hour), log(100, hour / 2), 93),
+        ("counter", counter(10, 1), counter(100, 8), 93),
+        ("credits", credits(10), credits(50), 3),
+    ] {
+        assert!(decide(&store, &[ask(name, "k", before, 7)]).await.verdict.is_allowed(), "{name}");
+        let now = decide(&store, &[ask(name, "k", after, 0)]).await.each[0].decision.status.remaining;
+        assert_eq!(now, left, "{name}");
+        let back = decide(&store, &[ask(name, "k", before, 0)]).await.each[0].decision.status.remaining;
+        assert!(back <= 3, "{name}: {back} of 10 after a change there and back");
+    }
+}
+
+#[tokio::test]
+async fn an_acl_can_say_what_it_does() {
+    let server = RedisServer::start();
+    // As docs/redis.md has it.
+    let documents =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md")).unwrap();
+    let line = documents.lines().find(|line| line.starts_with("ACL SETUSER tollgate")).unwrap();
+    let words: Vec<&str> =
+        line.split(' ').map(|word| if word.starts_with('>') { ">secret" } else { word }).collect();
+    assert_eq!(server.command(&words).text(), "OK");
+    let who =
+        Settings { username: Some("tollgate".into()), password: Some("secret".into()), ..settings(&server) };
+    let store = RedisStore::new(who).unwrap();
+    assert!(store.ready(Duration::from_secs(10)).await, "{:?}", store.health());
+    for (name, rule) in one_of_each() {
+        let asked = Ask { does: Does::Hold, ..ask(name, "k", rule, 3) };
+        let decided = store.decide(&[asked], false).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(store.release(&decided.permits).await.unwrap());
+        let faster = match rule {
+            Rule::SlidingLog(_) => SlidingLog::new(100, Duration::from_secs(30)).unwrap().into(),
+            _ => rule,
+        };
+        store
+            .decide(&[ask(name, "k", faster, 1)], false)
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        store.forget(&ask(name, "k", faster, 1)).await.unwrap();
+    }
+}
