@@ -6,7 +6,7 @@
 use tollgate_core::{Counts, Credits};
 use tollgate_core::{Log, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
 
-use crate::numbers::{MICRO, Schedule, rule_of};
+use crate::numbers::{MICRO, Schedule, Span, rule_of};
 use crate::request::{Limit, Texts};
 
 /// What convert.lua is told: the state as it is, when it may be forgotten (so much later than it is as new), and as it is to
@@ -49,8 +49,13 @@ fn read(held: &str, parts: &RuleParts) -> Option<(Rule, State)> {
         held.rsplit_once(' ')?
     };
     let old = rule_of(tag, parts)?;
+    // A schedule may have no pieces, which are then not written.
+    let whole = matches!(parts, RuleParts::TokenBucket { .. } | RuleParts::LeakyBucket { .. })
+        && !numbers.contains('+');
+    let numbers = if whole { numbers.replacen(',', "+0,", 1) } else { numbers.to_owned() };
+    let numbers = if whole && !numbers.contains('+') { numbers + "+0" } else { numbers };
     let numbers: Vec<u64> = numbers
-        .split([' ', ','])
+        .split([' ', ',', '+'])
         .filter(|text| !text.is_empty())
         .map(|text| text.parse().ok())
         .collect::<Option<_>>()?;
@@ -92,12 +97,12 @@ fn write(state: &State, parts: &RuleParts, now: Timestamp) -> Option<String> {
         (
             State::Bucket(tat),
             RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. },
-        ) => reach(*tat, &Schedule::new(bucket), now),
+        ) => reach(*tat, &Schedule::new(bucket), now).map(Span::text),
         (
             State::Waiting(waiting),
             RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. },
         ) => {
-            let schedule = reach(waiting.schedule(), &Schedule::new(bucket), now)?;
+            let schedule = reach(waiting.schedule(), &Schedule::new(bucket), now)?.text();
             Some(waiting.turns().fold(schedule, |text, turn| format!("{text},{}", micros(turn))))
         }
         (State::Credits(credits), RuleParts::BurstCredits { base, peak }) => {
@@ -107,8 +112,8 @@ fn write(state: &State, parts: &RuleParts, now: Timestamp) -> Option<String> {
             if base.is_none() && peak.is_none() {
                 return None;
             }
-            let unused = || "0 0".to_owned();
-            Some(format!("{} {}", base.unwrap_or_else(unused), peak.unwrap_or_else(unused)))
+            let [base, peak] = [base, peak].map(|span| span.map_or((0, 0), |span| (span.whole, span.part)));
+            Some(format!("{} {} {} {}", base.0, base.1, peak.0, peak.1))
         }
         (State::Window(window), _) => {
             (window.end() > now).then(|| format!("{} {}", micros(window.end()), window.spent()))
@@ -127,13 +132,20 @@ fn write(state: &State, parts: &RuleParts, now: Timestamp) -> Option<String> {
     }
 }
 
+impl Span {
+    /// As bucket.lua keeps it.
+    fn text(self) -> String {
+        if self.part == 0 { self.whole.to_string() } else { format!("{}+{}", self.whole, self.part) }
+    }
+}
+
 /// A schedule as its whole microseconds and pieces. None if it does not reach beyond `now`.
-fn reach(tat: Tat, schedule: &Schedule, now: Timestamp) -> Option<String> {
+fn reach(tat: Tat, schedule: &Schedule, now: Timestamp) -> Option<Span> {
     if tat == Tat::default() {
         return None;
     }
     let now = now.as_nanos() / MICRO;
     let ahead = tat.to_bits().wrapping_sub(now.wrapping_mul(schedule.per)).cast_signed();
     let span = schedule.of_pieces(u64::try_from(ahead).ok().filter(|ahead| *ahead > 0)?);
-    Some(format!("{} {}", now + span.whole, span.part))
+    Some(Span { whole: now + span.whole, ..span })
 }

@@ -51,22 +51,18 @@ pub(crate) enum Misunderstood {
 /// Reads an answer and works out what it means.
 pub(crate) fn read(prepared: &Prepared, which: Which, answer: Value) -> Result<Answer, Misunderstood> {
     let Value::Array(items) = answer else { return Err(Misunderstood::Unreadable) };
-    let mut items = items.into_iter();
-    let mut next = || match items.next() {
-        Some(Value::Int(number)) => u64::try_from(number).map_err(|_| Misunderstood::Unreadable),
-        _ => Err(Misunderstood::Unreadable),
-    };
-    let (status, now) = (next()?, next()?);
+    let mut items = Items(items.into_iter());
+    let (status, now) = (items.number()?, items.number()?);
     if status == 2 {
-        let place = usize::try_from(next()?).map_err(|_| Misunderstood::Unreadable)?;
-        let Some(Value::BulkString(held)) = items.next() else { return Err(Misunderstood::Unreadable) };
+        let place = usize::try_from(items.number()?).map_err(|_| Misunderstood::Unreadable)?;
+        let Some(Value::BulkString(held)) = items.0.next() else { return Err(Misunderstood::Unreadable) };
         let place = place.checked_sub(1).filter(|place| *place < prepared.limits.len());
         return Ok(Answer::OtherNumbers { place: place.ok_or(Misunderstood::Unreadable)?, held, now });
     }
     let at = Timestamp::from_nanos(now.saturating_mul(MICRO));
     let mut lines: SmallVec<[Line<'_>; 4]> = SmallVec::new();
     for limit in &prepared.limits {
-        lines.push(Line { limit, held: Held::read(limit, which, &mut next)? });
+        lines.push(Line { limit, held: Held::read(limit, which, &mut items)? });
     }
     let verdict = decide(&mut lines, prepared.is_denied, at);
     let is_charged = status == 1;
@@ -74,6 +70,32 @@ pub(crate) fn read(prepared: &Prepared, which: Which, answer: Value) -> Result<A
         return Err(Misunderstood::Disagree);
     }
     Ok(Answer::Decided(Replayed { verdict: verdict.0, each: verdict.1 }))
+}
+
+/// What is left of an answer.
+struct Items(std::vec::IntoIter<Value>);
+
+impl Items {
+    fn number(&mut self) -> Result<u64, Misunderstood> {
+        match self.0.next() {
+            Some(Value::Int(number)) => u64::try_from(number).map_err(|_| Misunderstood::Unreadable),
+            _ => Err(Misunderstood::Unreadable),
+        }
+    }
+
+    /// A schedule as buckets.lua tells it: whole microseconds, or as it is kept, with pieces.
+    fn schedule(&mut self) -> Result<(u64, u64), Misunderstood> {
+        let text = match self.0.next() {
+            Some(Value::Int(whole)) => {
+                return u64::try_from(whole).map(|whole| (whole, 0)).map_err(|_| Misunderstood::Unreadable);
+            }
+            Some(Value::BulkString(text)) => text,
+            _ => return Err(Misunderstood::Unreadable),
+        };
+        let parts = std::str::from_utf8(&text).ok().and_then(|text| text.split_once('+'));
+        let numbers = parts.and_then(|(whole, part)| Some((whole.parse().ok()?, part.parse().ok()?)));
+        numbers.ok_or(Misunderstood::Unreadable)
+    }
 }
 
 /// A limit, with the state that the script found.
@@ -99,33 +121,35 @@ struct Queue {
 }
 
 impl Held {
-    fn read(
-        limit: &Limit,
-        which: Which,
-        next: &mut impl FnMut() -> Result<u64, Misunderstood>,
-    ) -> Result<Self, Misunderstood> {
+    fn read(limit: &Limit, which: Which, next: &mut Items) -> Result<Self, Misunderstood> {
         let schedule = |bucket| Schedule::new(bucket);
         Ok(Self::State(match limit.parts {
+            RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. }
+                if which == Which::Buckets =>
+            {
+                let (whole, part) = next.schedule()?;
+                State::Bucket(schedule(bucket).tat(whole, part))
+            }
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
-                let tat = schedule(bucket).tat(next()?, next()?);
-                let turns = if which == Which::Plan { next()? } else { 0 };
-                let turns = (0..turns).map(|_| next().map(time)).collect::<Result<Vec<_>, _>>()?;
+                let tat = schedule(bucket).tat(next.number()?, next.number()?);
+                let turns = next.number()?;
+                let turns = (0..turns).map(|_| next.number().map(time)).collect::<Result<Vec<_>, _>>()?;
                 if waits.is_some() { State::Waiting(Waiting::new(tat, turns)) } else { State::Bucket(tat) }
             }
             RuleParts::BurstCredits { base, peak } => {
-                let base = schedule(base).tat(next()?, next()?);
-                State::Credits(Credits::new(base, schedule(peak).tat(next()?, next()?)))
+                let base = schedule(base).tat(next.number()?, next.number()?);
+                State::Credits(Credits::new(base, schedule(peak).tat(next.number()?, next.number()?)))
             }
-            RuleParts::FixedWindow { .. } => State::Window(Window::new(time(next()?), next()?)),
+            RuleParts::FixedWindow { .. } => State::Window(Window::new(time(next.number()?), next.number()?)),
             RuleParts::SlidingCounter { buckets, .. } => {
-                let newest = next()?;
-                let ring = (0..=buckets).map(|_| next()).collect::<Result<SmallVec<[u64; 2]>, _>>()?;
+                let newest = next.number()?;
+                let ring = (0..=buckets).map(|_| next.number()).collect::<Result<SmallVec<[u64; 2]>, _>>()?;
                 State::Counts(Counts::of_ring(newest, &ring))
             }
             RuleParts::SlidingLog { window, .. } => {
-                let count = next()?;
+                let count = next.number()?;
                 let leaves = |came: u64| (came > 0).then(|| time(came).after(window));
-                let [newest, oldest, last] = [next()?, next()?, next()?].map(leaves);
+                let [newest, oldest, last] = [next.number()?, next.number()?, next.number()?].map(leaves);
                 return Ok(Self::Log(Queue {
                     count,
                     first_leaves: oldest,
@@ -134,9 +158,10 @@ impl Held {
                 }));
             }
             RuleParts::Concurrency { .. } => {
-                let count = next()?;
+                let count = next.number()?;
                 let leaves = |ends: u64| (ends > 0).then(|| time(ends));
-                let [first_leaves, last_leaves, makes_room] = [next()?, next()?, next()?].map(leaves);
+                let [first_leaves, last_leaves, makes_room] =
+                    [next.number()?, next.number()?, next.number()?].map(leaves);
                 return Ok(Self::Places(Queue { count, first_leaves, last_leaves, makes_room }));
             }
         }))

@@ -214,6 +214,19 @@ impl Limit {
     }
 }
 
+impl Schedule {
+    /// What buckets.lua is told: the cost and the tolerance, without pieces where neither has any.
+    fn write_plain(&self, cost: u64, to: &mut Texts) {
+        let spans = [self.span(cost), self.tolerance()];
+        if spans.iter().all(|span| span.part == 0) {
+            spans.iter().for_each(|span| to.number(span.whole));
+        } else {
+            let per = self.per;
+            spans.iter().for_each(|span| to.text(format!("{}+{}/{per}", span.whole, span.part).as_bytes()));
+        }
+    }
+}
+
 fn write_wait(wait: Option<u64>, max_waiting: u32, to: &mut Texts) {
     match wait {
         Some(wait) => to.number(wait),
@@ -258,19 +271,19 @@ impl Prepared {
     /// of the permits it is given.
     pub(crate) fn arguments(&self, now: Option<u64>, id: &[u8]) -> (Which, Texts) {
         let mut texts = Texts::default();
+        if !self.is_denied && self.limits.iter().all(Limit::is_plain) {
+            for limit in &self.limits {
+                texts.text(limit.tag.as_bytes());
+                limit.schedule().expect("a bucket has one").write_plain(limit.cost, &mut texts);
+            }
+            if let Some(now) = now {
+                texts.number(now);
+            }
+            return (Which::Buckets, texts);
+        }
         match now {
             Some(now) => texts.number(now),
             None => texts.text(b""),
-        }
-        if !self.is_denied && self.limits.iter().all(Limit::is_plain) {
-            for limit in &self.limits {
-                let schedule = limit.schedule().expect("a bucket has one");
-                texts.text(limit.tag.as_bytes());
-                texts.number(schedule.per);
-                texts.span(schedule.span(limit.cost));
-                texts.span(schedule.tolerance());
-            }
-            return (Which::Buckets, texts);
         }
         texts.number(self.is_denied.into());
         self.limits.iter().for_each(|limit| limit.write(id, &mut texts));

@@ -13,7 +13,7 @@ pub(crate) struct Scripts {
     pub(crate) nodes: Script,
 }
 
-const BUCKETS: &str = concat!(include_str!("scripts/clock.lua"), include_str!("scripts/buckets.lua"));
+const BUCKETS: &str = include_str!("scripts/buckets.lua");
 const PLAN: &str = concat!(
     include_str!("scripts/clock.lua"),
     include_str!("scripts/rules.lua"),

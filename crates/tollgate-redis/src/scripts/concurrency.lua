@@ -5,45 +5,49 @@
 -- 2^52 and when the last place was given.
 -- Answers: how many are in flight, when the first and the last of them end, and the one that has to end for the cost to
 -- fit (0 where there is none).
-rules.p = {}
-local NEWEST = 4503599627370496
+makers.p = function()
+  local rule = {}
+  local NEWEST = 4503599627370496
 
-function rules.p.read(limit, next_argument, next_number)
-  limit.limit, limit.cost, limit.lease, limit.id = next_number(), next_number(), next_number(), next_argument()
-end
-
-function rules.p.load(limit, answer)
-  local function ends(i)
-    return tonumber(redis.call('ZRANGE', limit.key, i, i, 'WITHSCORES')[2])
+  function rule.read(limit, next_argument, next_number)
+    limit.limit, limit.cost, limit.lease, limit.id = next_number(), next_number(), next_number(), next_argument()
   end
-  local places, ended = redis.call('ZCARD', limit.key) - 1, 0
-  limit.effective = now
-  if places >= 0 then
-    limit.effective = math.max(now, ends(-1) - NEWEST)
-    ended = redis.call('ZCOUNT', limit.key, '-inf', limit.effective)
-  end
-  limit.in_flight = math.max(places - ended, 0)
-  local first, last, frees = 0, 0, 0
-  local needed = limit.in_flight + limit.cost - limit.limit
-  if limit.in_flight > 0 then
-    first, last = ends(ended), ends(-2)
-    if needed > 0 and needed <= limit.in_flight then frees = ends(ended + needed - 1) end
-  end
-  limit.fits = needed <= 0
-  local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = limit.in_flight, first, last, frees
-end
 
-function rules.p.test(limit)
-  return limit.fits
-end
+  function rule.load(limit, answer)
+    local function ends(i)
+      return tonumber(redis.call('ZRANGE', limit.key, i, i, 'WITHSCORES')[2])
+    end
+    local places, ended = redis.call('ZCARD', limit.key) - 1, 0
+    limit.effective = now
+    if places >= 0 then
+      limit.effective = math.max(now, ends(-1) - NEWEST)
+      ended = redis.call('ZCOUNT', limit.key, '-inf', limit.effective)
+    end
+    limit.in_flight = math.max(places - ended, 0)
+    local first, last, frees = 0, 0, 0
+    local needed = limit.in_flight + limit.cost - limit.limit
+    if limit.in_flight > 0 then
+      first, last = ends(ended), ends(-2)
+      if needed > 0 and needed <= limit.in_flight then frees = ends(ended + needed - 1) end
+    end
+    limit.fits = needed <= 0
+    local n = #answer
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = limit.in_flight, first, last, frees
+  end
 
-function rules.p.spend(limit)
-  redis.call('ZREMRANGEBYSCORE', limit.key, '-inf', limit.effective)
-  local ends = limit.effective + limit.lease
-  for i = 1, limit.cost do redis.call('ZADD', limit.key, ends, limit.id .. ':' .. i) end
-  redis.call('ZADD', limit.key, NEWEST + limit.effective, 'newest')
-  -- Leases that were longer may end after this one.
-  local last = tonumber(redis.call('ZRANGE', limit.key, -2, -2, 'WITHSCORES')[2])
-  redis.call('PEXPIRE', limit.key, millis(last - now))
+  function rule.test(limit)
+    return limit.fits
+  end
+
+  function rule.spend(limit)
+    redis.call('ZREMRANGEBYSCORE', limit.key, '-inf', limit.effective)
+    local ends = limit.effective + limit.lease
+    for i = 1, limit.cost do redis.call('ZADD', limit.key, ends, limit.id .. ':' .. i) end
+    redis.call('ZADD', limit.key, NEWEST + limit.effective, 'newest')
+    -- Leases that were longer may end after this one.
+    local last = tonumber(redis.call('ZRANGE', limit.key, -2, -2, 'WITHSCORES')[2])
+    redis.call('PEXPIRE', limit.key, millis(last - now))
+  end
+
+  return rule
 end

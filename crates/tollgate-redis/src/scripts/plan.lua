@@ -19,7 +19,7 @@ end
 local limits, answer = {}, { 0, now }
 local all, one_of, one_allows = true, false, false
 for i = 1, #KEYS do
-  local kind = rules[next_argument()]
+  local kind = kind_of(next_argument())
   local limit = { kind = kind, key = KEYS[i], group = next_argument(), does = next_argument() }
   kind.read(limit, next_argument, next_number)
   local other = kind.load(limit, answer)

@@ -1,15 +1,25 @@
--- Each kind of rule adds itself: how it reads its numbers, loads its state into the answer (or tells that others wrote
--- it), tests, spends and refunds. The names and their order are those of the rules in tollgate-core.
-local rules = {}
+-- The kinds of rules, each made when a request has one: how it reads its numbers, loads its state into the answer (or tells
+-- that others wrote it), tests, spends and refunds. The names and their order are those of the rules in tollgate-core.
+--
+-- Numbers are written by %d, which is exact where tostring is not and takes half the time of %.0f.
+local kinds, makers = {}, {}
+local function kind_of(letter)
+  local kind = kinds[letter]
+  if not kind then
+    kind = makers[letter]()
+    kinds[letter] = kind
+  end
+  return kind
+end
 
--- A state that is one text: its numbers, then the tag of the rule that wrote it. Answers the numbers, or the whole text
--- if that was another rule.
-local function load_text(limit, pattern)
+-- A state that is one text: its numbers, then the tag of the rule that wrote it. Answers the numbers, or else the whole
+-- text if that was another rule.
+local function load_text(limit)
   local held = redis.call('GET', limit.key)
   if not held then return nil, nil end
-  local numbers, tag = string.match(held, pattern)
-  if tag ~= limit.tag then return nil, held end
-  return numbers, nil
+  local length = #held - #limit.tag
+  if string.sub(held, length + 1) ~= limit.tag then return nil, held end
+  return string.sub(held, 1, length - 1), nil
 end
 
 -- In how many milliseconds a key may be forgotten that is as new in so many microseconds.

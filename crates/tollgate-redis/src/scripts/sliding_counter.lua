@@ -3,103 +3,107 @@
 -- Time is counted in pieces of 1/N us, so that a sub-window of W/N us has exactly W pieces.
 -- Numbers: tag, limit, cost, window in microseconds, sub-windows, mode (i, s, l).
 -- State: `newest count count… tag`: sub-window i is at i mod (N + 1). Answers: newest, the counts.
-rules.s = {}
+makers.s = function()
+  local rule = {}
 
-function rules.s.read(limit, next_argument, next_number)
-  limit.tag, limit.limit, limit.cost, limit.window = next_argument(), next_number(), next_number(), next_number()
-  limit.buckets, limit.mode = next_number(), next_argument()
-end
+  function rule.read(limit, next_argument, next_number)
+    limit.tag, limit.limit, limit.cost, limit.window = next_argument(), next_number(), next_number(), next_number()
+    limit.buckets, limit.mode = next_number(), next_argument()
+  end
 
-function rules.s.load(limit, answer)
-  local numbers, other = load_text(limit, '^([%d ]+) (%D.*)$')
-  if other then return other end
-  limit.ring, limit.newest = {}, 0
-  local slots = limit.buckets + 1
-  if numbers then
-    local i = -1
-    for count in string.gmatch(numbers, '%d+') do
-      if i < 0 then limit.newest = tonumber(count) else limit.ring[i] = tonumber(count) end
-      i = i + 1
+  function rule.load(limit, answer)
+    local numbers, other = load_text(limit)
+    if other then return other end
+    limit.ring, limit.newest = {}, 0
+    local slots = limit.buckets + 1
+    if numbers then
+      local i = -1
+      for count in string.gmatch(numbers, '%d+') do
+        if i < 0 then limit.newest = tonumber(count) else limit.ring[i] = tonumber(count) end
+        i = i + 1
+      end
+    else
+      for i = 0, limit.buckets do limit.ring[i] = 0 end
     end
-  else
-    for i = 0, limit.buckets do limit.ring[i] = 0 end
+    local n = #answer
+    answer[n + 1] = limit.newest
+    for i = 0, limit.buckets do answer[n + 2 + i] = limit.ring[i] end
+    -- Where now is: the sub-window, and how far into it. The window first, or the product would not be exact.
+    local into = math.fmod(now, limit.window)
+    local pieces = into * limit.buckets
+    limit.into = math.fmod(pieces, limit.window)
+    limit.index = (now - into) / limit.window * limit.buckets + (pieces - limit.into) / limit.window
+    limit.stamped = limit.index
+    if limit.index < limit.newest then limit.index, limit.into = limit.newest, 0 end
+    -- The slots after the newest hold the oldest: first those that have left since.
+    local passed = limit.index - limit.newest
+    limit.old, limit.full = 0, 0
+    if passed <= limit.buckets then
+      for i = passed + 2, slots do limit.full = limit.full + limit.ring[math.fmod(limit.newest + i, slots)] end
+      limit.old = limit.ring[math.fmod(limit.newest + passed + 1, slots)]
+    end
   end
-  local n = #answer
-  answer[n + 1] = limit.newest
-  for i = 0, limit.buckets do answer[n + 2 + i] = limit.ring[i] end
-  -- Where now is: the sub-window, and how far into it. The window first, or the product would not be exact.
-  local into = math.fmod(now, limit.window)
-  local pieces = into * limit.buckets
-  limit.into = math.fmod(pieces, limit.window)
-  limit.index = (now - into) / limit.window * limit.buckets + (pieces - limit.into) / limit.window
-  limit.stamped = limit.index
-  if limit.index < limit.newest then limit.index, limit.into = limit.newest, 0 end
-  -- The slots after the newest hold the oldest: first those that have left since.
-  local passed = limit.index - limit.newest
-  limit.old, limit.full = 0, 0
-  if passed <= limit.buckets then
-    for i = passed + 2, slots do limit.full = limit.full + limit.ring[math.fmod(limit.newest + i, slots)] end
-    limit.old = limit.ring[math.fmod(limit.newest + passed + 1, slots)]
+
+  -- Whether a * b <= c * d, exactly: all below 2^52, each product in two halves of 52 bits.
+  local function product(a, b)
+    local low_a, low_b = math.fmod(a, 67108864), math.fmod(b, 67108864)
+    local high_a, high_b = (a - low_a) / 67108864, (b - low_b) / 67108864
+    local middle = high_a * low_b + low_a * high_b
+    local low_middle = math.fmod(middle, 67108864)
+    local high, low = high_a * high_b + (middle - low_middle) / 67108864, low_middle * 67108864 + low_a * low_b
+    if low >= 4503599627370496 then return high + 1, low - 4503599627370496 end
+    return high, low
   end
-end
-
--- Whether a * b <= c * d, exactly: all below 2^52, each product in two halves of 52 bits.
-local function product(a, b)
-  local low_a, low_b = math.fmod(a, 67108864), math.fmod(b, 67108864)
-  local high_a, high_b = (a - low_a) / 67108864, (b - low_b) / 67108864
-  local middle = high_a * low_b + low_a * high_b
-  local low_middle = math.fmod(middle, 67108864)
-  local high, low = high_a * high_b + (middle - low_middle) / 67108864, low_middle * 67108864 + low_a * low_b
-  if low >= 4503599627370496 then return high + 1, low - 4503599627370496 end
-  return high, low
-end
-local function not_above(a, b, c, d)
-  local high, low = product(a, b)
-  local most_high, most_low = product(c, d)
-  return high < most_high or (high == most_high and low <= most_low)
-end
-
-function rules.s.test(limit)
-  local left = limit.limit - limit.full - limit.cost
-  if left < 0 then return false end
-  if limit.mode == 's' then return limit.old <= left end
-  if limit.mode == 'l' or limit.old <= left then return true end
-  return not_above(limit.old, limit.window - limit.into, left, limit.window)
-end
-
-local function save_counts(limit)
-  local texts = {}
-  for i = 0, limit.buckets do texts[i + 1] = string.format('%.0f', limit.ring[i]) end
-  -- Forgotten when the newest sub-window is: the pieces until then, by N.
-  local lasts = limit.mode == 'l' and limit.buckets or limit.buckets + 1
-  local sub_windows = limit.newest + lasts
-  local whole = math.fmod(sub_windows, limit.buckets)
-  local until_then = (sub_windows - whole) / limit.buckets * limit.window + whole * limit.window / limit.buckets - now
-  local state = string.format('%.0f %s %s', limit.newest, table.concat(texts, ' '), limit.tag)
-  redis.call('SET', limit.key, state, 'PX', millis(math.ceil(until_then)))
-end
-
-function rules.s.spend(limit)
-  local slots = limit.buckets + 1
-  local passed = math.min(limit.index - limit.newest, slots)
-  for i = limit.index - passed + 1, limit.index do limit.ring[math.fmod(i, slots)] = 0 end
-  limit.newest = limit.index
-  local slot = math.fmod(limit.index, slots)
-  limit.ring[slot] = limit.ring[slot] + limit.cost
-  save_counts(limit)
-end
-
--- What was charged now is in the sub-window that the clock shows, also if that has stepped back.
-function rules.s.refund(limit)
-  local lasts = limit.mode == 'l' and limit.buckets or limit.buckets + 1
-  local back = limit.newest - limit.stamped
-  if limit.index - limit.stamped >= lasts or back < 0 or back > limit.buckets then return end
-  local slot = math.fmod(limit.stamped, limit.buckets + 1)
-  local given = math.min(limit.ring[slot], limit.cost)
-  if given == 0 then return end
-  limit.ring[slot] = limit.ring[slot] - given
-  for i = 0, limit.buckets do
-    if limit.ring[i] > 0 then return save_counts(limit) end
+  local function not_above(a, b, c, d)
+    local high, low = product(a, b)
+    local most_high, most_low = product(c, d)
+    return high < most_high or (high == most_high and low <= most_low)
   end
-  redis.call('DEL', limit.key)
+
+  function rule.test(limit)
+    local left = limit.limit - limit.full - limit.cost
+    if left < 0 then return false end
+    if limit.mode == 's' then return limit.old <= left end
+    if limit.mode == 'l' or limit.old <= left then return true end
+    return not_above(limit.old, limit.window - limit.into, left, limit.window)
+  end
+
+  local function save_counts(limit)
+    local texts = {}
+    for i = 0, limit.buckets do texts[i + 1] = string.format('%d', limit.ring[i]) end
+    -- Forgotten when the newest sub-window is: the pieces until then, by N.
+    local lasts = limit.mode == 'l' and limit.buckets or limit.buckets + 1
+    local sub_windows = limit.newest + lasts
+    local whole = math.fmod(sub_windows, limit.buckets)
+    local until_then = (sub_windows - whole) / limit.buckets * limit.window + whole * limit.window / limit.buckets - now
+    local state = string.format('%d %s %s', limit.newest, table.concat(texts, ' '), limit.tag)
+    redis.call('SET', limit.key, state, 'PX', millis(math.ceil(until_then)))
+  end
+
+  function rule.spend(limit)
+    local slots = limit.buckets + 1
+    local passed = math.min(limit.index - limit.newest, slots)
+    for i = limit.index - passed + 1, limit.index do limit.ring[math.fmod(i, slots)] = 0 end
+    limit.newest = limit.index
+    local slot = math.fmod(limit.index, slots)
+    limit.ring[slot] = limit.ring[slot] + limit.cost
+    save_counts(limit)
+  end
+
+  -- What was charged now is in the sub-window that the clock shows, also if that has stepped back.
+  function rule.refund(limit)
+    local lasts = limit.mode == 'l' and limit.buckets or limit.buckets + 1
+    local back = limit.newest - limit.stamped
+    if limit.index - limit.stamped >= lasts or back < 0 or back > limit.buckets then return end
+    local slot = math.fmod(limit.stamped, limit.buckets + 1)
+    local given = math.min(limit.ring[slot], limit.cost)
+    if given == 0 then return end
+    limit.ring[slot] = limit.ring[slot] - given
+    for i = 0, limit.buckets do
+      if limit.ring[i] > 0 then return save_counts(limit) end
+    end
+    redis.call('DEL', limit.key)
+  end
+
+  return rule
 end
