@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Once;
 
-use axum::body::Body;
 use axum::http::{HeaderMap, Request, header};
 use tollgate_policy::{Policy, PolicyInForce, normal_path};
 
@@ -22,7 +21,7 @@ pub(crate) struct Original<'r> {
 impl<'r> Original<'r> {
     /// Reads what the proxy says of it. Of a peer that is none of ours nothing is believed: it is then the request itself
     /// that is asked about.
-    pub(crate) fn read(policy: &Policy, request: &'r Request<Body>, peer: IpAddr) -> Self {
+    pub(crate) fn read(policy: &Policy, request: &'r Request<()>, peer: IpAddr) -> Self {
         let client_ip = &policy.identity.client_ip;
         let headers = request.headers();
         let is_trusted = client_ip.trusts(peer);

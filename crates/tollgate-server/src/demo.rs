@@ -56,14 +56,14 @@ pub(crate) async fn run(service: Arc<Service>) {
             for round in 0_u64.. {
                 every.tick().await;
                 if habit.pause == 0 || !((round * 2_654_435_761) >> 7).is_multiple_of(habit.pause) {
-                    go(&service, habit, round);
+                    go(&service, habit, round).await;
                 }
             }
         });
     }
 }
 
-fn go(service: &Service, habit: &Habit, round: u64) {
+async fn go(service: &Service, habit: &Habit, round: u64) {
     for i in 0..habit.requests {
         let user = (round * 7 + u64::from(i)) * 2_654_435_761 % habit.users;
         let user = format!("{}-{user}", habit.tenant);
@@ -73,6 +73,6 @@ fn go(service: &Service, habit: &Habit, round: u64) {
         let request = Request { attributes: &attributes, cost: None };
         let (policy, now) = (service.engine.policy(), service.engine.clock().now());
         // What is decided is seen in the metrics, which is what it is for.
-        let _ = service.check(&policy, &request, now, Protocol::http);
+        let _ = service.decide(&policy, &request, now, Protocol::http).await;
     }
 }

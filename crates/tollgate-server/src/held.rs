@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use tollgate::{Permit, Timestamp};
+use tollgate::Timestamp;
+use tollgate_policy::{Permits, Unavailable};
 
 /// As many callers can hold permits at once.
 const MOST_HELD: usize = 1_000_000;
@@ -13,11 +14,11 @@ const NOTHING_HELD: &str = "00000000000000000000000000000000";
 
 /// The permits that are held.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Mutex<HashMap<u128, Permits>>);
+pub(crate) struct Held(Mutex<HashMap<u128, Kept>>);
 
 #[derive(Debug)]
-struct Permits {
-    permits: Vec<Permit>,
+struct Kept {
+    permits: Permits,
     until: Option<Timestamp>, // when their lease has ended, if they have one
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct TooManyHeld;
 
 impl Held {
     /// Keeps permits until they are released or their lease has ended. Tells an id that nobody can guess.
-    pub(crate) fn keep(&self, permits: Vec<Permit>, until: Option<Timestamp>) -> Result<String, TooManyHeld> {
+    pub(crate) fn keep(&self, permits: Permits, until: Option<Timestamp>) -> Result<String, TooManyHeld> {
         if permits.is_empty() {
             return Ok(NOTHING_HELD.to_owned());
         }
@@ -39,7 +40,7 @@ impl Held {
         if held.len() >= MOST_HELD {
             return Err(TooManyHeld);
         }
-        held.insert(id, Permits { permits, until });
+        held.insert(id, Kept { permits, until });
         Ok(format!("{id:032x}"))
     }
 
@@ -49,19 +50,27 @@ impl Held {
     }
 
     /// Gives permits back. False if they were not held any more.
-    pub(crate) fn release(&self, id: &str) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// When the store that keeps them gives no answer.
+    pub(crate) async fn release(&self, id: &str) -> Result<bool, Unavailable> {
         if id == NOTHING_HELD {
-            return true;
+            return Ok(true);
         }
         let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let Some(id) = is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten() else { return false };
-        let Some(held) = self.0.lock().remove(&id) else { return false };
-        // All of them, whether or not one has ended.
-        held.permits.into_iter().map(Permit::release).fold(true, |all, was_held| all & was_held)
+        let Some(id) = is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten() else { return Ok(false) };
+        let kept = self.0.lock().remove(&id);
+        match kept {
+            Some(kept) => kept.permits.release().await,
+            None => Ok(false),
+        }
     }
 
     /// Forgets permits whose lease has ended.
     pub(crate) fn forget_ended(&self, now: Timestamp) {
-        self.0.lock().retain(|_, held| held.until.is_none_or(|until| now < until));
+        let has_ended = |_: &u128, kept: &mut Kept| kept.until.is_some_and(|until| until <= now);
+        let ended: Vec<(u128, Kept)> = self.0.lock().extract_if(has_ended).collect();
+        drop(ended); // which may give them back to a store, and is done without the lock
     }
 }

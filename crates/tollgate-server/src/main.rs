@@ -19,6 +19,7 @@ mod resp;
 mod serve;
 mod service;
 mod source;
+mod store;
 mod tls;
 
 use std::process::ExitCode;

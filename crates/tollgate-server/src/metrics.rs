@@ -8,16 +8,18 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tollgate::Nanos;
-use tollgate_policy::{Answer, Engine, LimitVerdict, Verdict};
+use tollgate_policy::{Answer, Engine, LimitVerdict, Source, Verdict};
 
 use crate::distribution::Distribution;
 use crate::hot_keys::HotKeys;
+use crate::store::Health;
 
 /// Which surface a request came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -47,6 +49,14 @@ struct DecisionLabels {
     limit: String,
     outcome: Outcome,
     protocol: Protocol,
+}
+
+/// Who decides.
+const SOURCES: [Source; 4] = [Source::Memory, Source::Store, Source::DeniedCache, Source::Fallback];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SourceLabels {
+    source: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -85,6 +95,7 @@ pub(crate) struct Metrics {
     last_reload: Gauge,
     record_lost: Counter,
     sent: [[Counter; 2]; PROTOCOLS.len()], // allowed and denied by rules that came with requests
+    sources: [Counter; SOURCES.len()],     // requests by who decided them
     descriptors: Family<DescriptorLabels, Counter>,
     known_descriptors: Mutex<HashSet<String>>, // of those, by name
     limits: ArcSwap<Vec<Option<Arc<LimitMetrics>>>>, // by number
@@ -100,10 +111,14 @@ pub(crate) struct LimitMetrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, store: Option<&Arc<dyn Health>>) -> Self {
         let mut registry = Registry::with_prefix("tollgate");
         let decisions: Family<DecisionLabels, Counter> = Family::default();
         registry.register("decisions", "Decisions of each limit", decisions.clone());
+        let by_source: Family<SourceLabels, Counter> = Family::default();
+        registry.register("decisions_by_source", "Requests by who decided them", by_source.clone());
+        let sources =
+            SOURCES.map(|source| by_source.get_or_create_owned(&SourceLabels { source: source.as_str() }));
         let cost = Family::default();
         registry.register("cost", "Tokens that each limit has charged", cost.clone());
         let remaining_ratio = Family::new_with_constructor(ratios as fn() -> Distribution);
@@ -142,6 +157,9 @@ impl Metrics {
             Info::new(BuildLabels { version: env!("CARGO_PKG_VERSION") }),
         );
         registry.register_collector(Box::new(Table(Arc::clone(engine))));
+        if let Some(store) = store {
+            registry.register_collector(Box::new(Shards(Arc::clone(store))));
+        }
         // No limit of a policy can have this name.
         let limit = || "(sent)".to_owned();
         let sent = PROTOCOLS.map(|protocol| {
@@ -160,6 +178,7 @@ impl Metrics {
             last_reload,
             record_lost,
             sent,
+            sources,
             descriptors,
             known_descriptors: Mutex::default(),
             limits: ArcSwap::default(),
@@ -187,7 +206,20 @@ impl Metrics {
         self.limits.load().get(number).cloned().flatten()
     }
 
-    /// Counts a decision.
+    /// Counts the decision of a request.
+    pub(crate) fn observe_request(&self, verdict: &Verdict<'_>, protocol: Protocol) {
+        self.observe(verdict, protocol);
+        self.count_source(verdict.source(), 1);
+    }
+
+    /// Counts how many requests were decided by whom.
+    pub(crate) fn count_source(&self, source: Source, requests: u64) {
+        if let Some(place) = SOURCES.iter().position(|known| *known == source) {
+            self.sources[place].inc_by(requests);
+        }
+    }
+
+    /// Counts what the limits say of a request, or of a part of one.
     pub(crate) fn observe(&self, verdict: &Verdict<'_>, protocol: Protocol) {
         if !verdict.delay().is_zero() {
             self.wait.observe(seconds(verdict.delay()));
@@ -348,6 +380,55 @@ impl Collector for Table {
         };
         counter("evictions", "Keys in use that were forgotten to make room", stats.evictions)?;
         counter("refused", "Requests for which there was no room in the table", stats.refused)
+    }
+}
+
+/// How the servers of a shared store are, looked up when somebody asks.
+#[derive(Debug)]
+struct Shards(Arc<dyn Health>);
+
+impl Collector for Shards {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let shards = self.0.shards();
+        let mut up = encoder.encode_descriptor(
+            "store_up",
+            "Whether a server of the store answers",
+            None,
+            MetricType::Gauge,
+        )?;
+        for shard in &shards {
+            let gauge = ConstGauge::new(u64::from(shard.breaker.is_up()));
+            gauge.encode(up.encode_family(&[("shard", shard.address.as_str())])?)?;
+        }
+        let mut calls =
+            encoder.encode_descriptor("store_calls", "Calls of the store", None, MetricType::Counter)?;
+        for shard in &shards {
+            let labels = [("shard", shard.address.as_str())];
+            ConstCounter::new(shard.calls).encode(calls.encode_family(&labels)?)?;
+        }
+        let mut errors = encoder.encode_descriptor(
+            "store_errors",
+            "Calls of the store that came to nothing, by the reason",
+            None,
+            MetricType::Counter,
+        )?;
+        for shard in &shards {
+            for &(kind, count) in &shard.errors {
+                let labels = [("shard", shard.address.as_str()), ("kind", kind)];
+                ConstCounter::new(count).encode(errors.encode_family(&labels)?)?;
+            }
+        }
+        let mut reconnects = encoder.encode_descriptor(
+            "store_reconnects",
+            "How often the store had to be connected to again",
+            None,
+            MetricType::Counter,
+        )?;
+        for shard in &shards {
+            let labels = [("shard", shard.address.as_str())];
+            ConstCounter::new(shard.reconnects).encode(reconnects.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 

@@ -93,6 +93,8 @@ impl Service {
             changes: changes.into_iter().map(|(limit, change)| format!("limit `{limit}` {change}")).collect(),
             needs_restart: needs_restart(&self.reloader.started, &policy),
         };
+        // The store stays the one that was opened, and limits have to be such as it can keep.
+        let policy = Policy { store: self.reloader.started.store.clone(), ..policy };
         self.engine.reload(policy).map_err(|error| error.to_string())?;
         self.admin.replace(admin);
         self.resp_password.replace(resp_password);

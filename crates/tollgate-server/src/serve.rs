@@ -14,7 +14,7 @@ use crate::reload::{LOOK_EVERY, Reloader};
 use crate::service::Service;
 use crate::source::Source;
 use crate::tls::Acceptors;
-use crate::{demo, grpc, http, listener, logs, resp, tls};
+use crate::{demo, grpc, http, listener, logs, resp, store, tls};
 
 /// Where to listen when nobody says.
 const DEFAULT: Listen = Listen {
@@ -52,15 +52,18 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
         warnings
             .push("there are limits by Envoy descriptors and no `listen.grpc`: Envoy cannot ask".to_owned());
     }
-    let service = Arc::new(Service::new(policy, Reloader::new(source, started))?);
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("the runtime could not be started: {error}"))?;
-    let result = runtime.block_on(serve(&service, options, listen, tls));
+    let result = runtime.block_on(async {
+        let store = store::open(&policy).await?;
+        let service = Arc::new(Service::new(policy, Reloader::new(source, started), store)?);
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        serve(&service, options, listen, tls).await
+    });
     // Whoever still reads a file that does not come is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate::{Clock, Permit, Timestamp};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use tollgate::{Clock, Timestamp};
 use tollgate_policy::{
-    Described, Engine, NotDecided, Policy, PolicyInForce, Request, Together, TooManyLimits, Verdict,
+    Described, Engine, NotDecided, Permits, Policy, PolicyInForce, Request, Together, TooManyLimits, Verdict,
 };
 
 use crate::admin::Admin;
@@ -15,6 +17,10 @@ use crate::metrics::{Metrics, Protocol};
 use crate::record::Recorder;
 use crate::reload::Reloader;
 use crate::resp::Password;
+use crate::store::Health;
+
+/// As many requests that came together are asked of a shared store at once.
+pub(crate) const MOST_AT_ONCE: usize = 64;
 
 /// What all listeners share.
 pub(crate) struct Service {
@@ -24,23 +30,37 @@ pub(crate) struct Service {
     pub(crate) admin: Admin,
     pub(crate) resp_password: Password,
     pub(crate) reloader: Reloader,
+    pub(crate) store: Option<Arc<dyn Health>>, // where states are kept, if not in this process
     recorder: Option<Recorder>,
     draining: AtomicBool,
 }
 
 impl Service {
-    /// Starts to decide by a policy. What it could not do is told in words.
-    pub(crate) fn new(policy: Policy, reloader: Reloader) -> Result<Self, String> {
-        Self::with_clock(policy, reloader, Clock::new())
+    /// Starts to decide by a policy, with states in the store if there is one. What it could not do is told in words.
+    pub(crate) fn new(
+        policy: Policy,
+        reloader: Reloader,
+        store: Option<Arc<dyn Health>>,
+    ) -> Result<Self, String> {
+        Self::with_clock(policy, reloader, store, Clock::new())
     }
 
     /// [`new`](Self::new), with a clock that a test can move.
-    pub(crate) fn with_clock(policy: Policy, reloader: Reloader, clock: Clock) -> Result<Self, String> {
+    pub(crate) fn with_clock(
+        policy: Policy,
+        reloader: Reloader,
+        store: Option<Arc<dyn Health>>,
+        clock: Clock,
+    ) -> Result<Self, String> {
         let admin = Admin::new(policy.admin_token_file.as_deref())?;
         let resp_password = Password::new(policy.resp_password_file.as_deref())?;
         let record = policy.record.clone();
-        let engine = Arc::new(Engine::with_clock(policy, clock).map_err(|error| error.to_string())?);
-        let metrics = Metrics::new(&engine);
+        let engine = match store.clone() {
+            None => Engine::with_clock(policy, clock),
+            Some(store) => Engine::with_store(policy, clock, store),
+        };
+        let engine = Arc::new(engine.map_err(|error| error.to_string())?);
+        let metrics = Metrics::new(&engine, store.as_ref());
         metrics.reloaded(Ok(unix_time()));
         let recorder = record.map(|record| Recorder::start(&record, engine.clock())).transpose()?;
         Ok(Self {
@@ -50,12 +70,13 @@ impl Service {
             admin,
             resp_password,
             reloader,
+            store,
             recorder,
             draining: AtomicBool::new(false),
         })
     }
 
-    /// Decides a request, and lets it be seen.
+    /// Decides a request in the table of this process, and lets it be seen.
     pub(crate) fn check<'a>(
         &self,
         policy: &'a PolicyInForce<'_>,
@@ -64,11 +85,32 @@ impl Service {
         protocol: Protocol,
     ) -> Result<Verdict<'a>, TooManyLimits> {
         let plan = policy.plan(request)?;
-        Ok(self.decide(policy, request, now, protocol, |now| (plan.check(now), ())).0)
+        Ok(self.decide_here(policy, request, now, protocol, |now| (plan.check(now), ())).0)
     }
 
-    /// Decides several requests in order, or none if one cannot be decided, and lets them be seen.
-    pub(crate) fn check_each<'a>(
+    /// [`check`](Self::check), wherever states are kept.
+    pub(crate) async fn decide<'a>(
+        &self,
+        policy: &'a PolicyInForce<'_>,
+        request: &Request<'a>,
+        now: Timestamp,
+        protocol: Protocol,
+    ) -> Result<Verdict<'a>, TooManyLimits> {
+        if !self.engine.is_shared() {
+            return self.check(policy, request, now, protocol);
+        }
+        // In a box, here and below, lest requests that wait for nobody carry about the room that waiting takes.
+        Box::pin(async {
+            let verdict = policy.plan(request)?.decide(now).await;
+            self.note(policy, request, &verdict, protocol);
+            Ok(verdict)
+        })
+        .await
+    }
+
+    /// Decides several requests in order, or none if one cannot be decided, and lets them be seen. A shared store is asked
+    /// of many at once.
+    pub(crate) async fn decide_each<'a>(
         &self,
         policy: &'a PolicyInForce<'_>,
         requests: &[Request<'a>],
@@ -77,25 +119,50 @@ impl Service {
         mut each: impl FnMut(&Verdict<'a>),
     ) -> Result<(), TooManyLimits> {
         policy.require_few(requests)?;
-        for request in requests {
-            each(&self.check(policy, request, now, protocol)?);
+        let mut requests = requests.iter();
+        if !self.engine.is_shared() {
+            return requests.try_for_each(|request| {
+                each(&self.check(policy, request, now, protocol)?);
+                Ok(())
+            });
         }
-        Ok(())
+        let mut asked = FuturesOrdered::new();
+        loop {
+            // They are asked in their order, whichever is answered first.
+            let room = MOST_AT_ONCE - asked.len();
+            asked.extend(
+                requests.by_ref().take(room).map(|request| self.decide(policy, request, now, protocol)),
+            );
+            match asked.next().await {
+                Some(verdict) => each(&verdict?),
+                None => return Ok(()),
+            }
+        }
     }
 
-    /// Decides a request and takes permits, and lets it be seen.
-    pub(crate) fn acquire<'a>(
+    /// Decides a request and takes permits, wherever they are kept, and lets it be seen.
+    pub(crate) async fn hold<'a>(
         &self,
         policy: &'a PolicyInForce<'_>,
         request: &Request<'a>,
         now: Timestamp,
         protocol: Protocol,
-    ) -> Result<(Verdict<'a>, Vec<Permit>), TooManyLimits> {
-        let plan = policy.plan_with_permits(request)?;
-        Ok(self.decide(policy, request, now, protocol, |now| plan.acquire(now)))
+    ) -> Result<(Verdict<'a>, Permits), TooManyLimits> {
+        if !self.engine.is_shared() {
+            let plan = policy.plan_with_permits(request)?;
+            let (verdict, permits) =
+                self.decide_here(policy, request, now, protocol, |now| plan.acquire(now));
+            return Ok((verdict, permits.into()));
+        }
+        Box::pin(async {
+            let (verdict, permits) = policy.plan_with_permits(request)?.hold(now).await;
+            self.note(policy, request, &verdict, protocol);
+            Ok((verdict, permits))
+        })
+        .await
     }
 
-    /// Decides the descriptors of one request of Envoy together, and lets them be seen.
+    /// Decides the descriptors of one request of Envoy together in the table of this process, and lets them be seen.
     pub(crate) fn check_together<'a>(
         &self,
         policy: &'a PolicyInForce<'_>,
@@ -107,23 +174,35 @@ impl Service {
             None => policy.check_together(requests, now)?,
             Some(recorder) => recorder.in_order(|| {
                 let together = policy.check_together(requests, self.engine.clock().now())?;
-                if !recorder.write_together(&together) {
-                    self.metrics.record_lost();
-                }
+                self.count_lost(recorder.write_together(&together));
                 Ok::<_, NotDecided>(together)
             })?,
         };
-        for answer in &together.answers {
-            self.metrics.observe(&answer.verdict, protocol);
-            self.metrics.observe_descriptor(answer);
-            if let Some(sent) = &answer.overridden {
-                self.metrics.observe_sent(&sent.decision, protocol);
-            }
-        }
+        self.observe_together(&together, protocol);
         Ok(together)
     }
 
-    fn decide<'a, T>(
+    /// [`check_together`](Self::check_together), wherever states are kept.
+    pub(crate) async fn decide_together<'a>(
+        &self,
+        policy: &'a PolicyInForce<'_>,
+        requests: &[Described<'a>],
+        now: Timestamp,
+        protocol: Protocol,
+    ) -> Result<Together<'a>, NotDecided> {
+        if !self.engine.is_shared() {
+            return self.check_together(policy, requests, now, protocol);
+        }
+        let together = Box::pin(policy.decide_together(requests, now)).await?;
+        if let Some(recorder) = &self.recorder {
+            self.count_lost(recorder.in_order(|| recorder.write_together(&together)));
+        }
+        self.observe_together(&together, protocol);
+        Ok(together)
+    }
+
+    /// Decides in the table of this process.
+    fn decide_here<'a, T>(
         &self,
         policy: &PolicyInForce<'_>,
         request: &Request<'a>,
@@ -136,14 +215,46 @@ impl Service {
             // What is recorded is recorded in the order it was decided in, so that it can be decided again.
             Some(recorder) => recorder.in_order(|| {
                 let decided = decide(self.engine.clock().now());
-                if !recorder.write(policy, request, &decided.0) {
-                    self.metrics.record_lost();
-                }
+                self.count_lost(recorder.write(policy, request, &decided.0));
                 decided
             }),
         };
-        self.metrics.observe(&decided.0, protocol);
+        self.metrics.observe_request(&decided.0, protocol);
         decided
+    }
+
+    /// Records what a shared store has decided, in the order of its answers, and lets it be seen.
+    fn note(
+        &self,
+        policy: &PolicyInForce<'_>,
+        request: &Request<'_>,
+        verdict: &Verdict<'_>,
+        protocol: Protocol,
+    ) {
+        if let Some(recorder) = &self.recorder {
+            self.count_lost(recorder.in_order(|| recorder.write(policy, request, verdict)));
+        }
+        self.metrics.observe_request(verdict, protocol);
+    }
+
+    fn observe_together(&self, together: &Together<'_>, protocol: Protocol) {
+        for answer in &together.answers {
+            self.metrics.observe(&answer.verdict, protocol);
+            self.metrics.observe_descriptor(answer);
+            if let Some(sent) = &answer.overridden {
+                self.metrics.observe_sent(&sent.decision, protocol);
+            }
+        }
+        if let Some(answer) = together.answers.first() {
+            self.metrics.count_source(answer.verdict.source(), 1); // one store decides all of them
+        }
+    }
+
+    /// Counts a decision that is not in the record.
+    fn count_lost(&self, is_written: bool) {
+        if !is_written {
+            self.metrics.record_lost();
+        }
     }
 
     /// Lets be seen how long so many decisions took that were made since `then`. The clock is read once for all of them.
@@ -171,6 +282,7 @@ impl Service {
     pub(crate) fn tick(&self) {
         let now = self.engine.clock().now();
         self.engine.relax(now);
+        self.engine.share();
         self.held.forget_ended(now);
         if let Some(recorder) = &self.recorder {
             recorder.flush();

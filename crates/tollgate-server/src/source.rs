@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tollgate_policy::{EnvoyImport, Faults, Policy, import_envoy};
+use tollgate_policy::{EngineError, EnvoyImport, Faults, Policy, import_envoy};
 
 /// What runs when no policy is given.
 const BUILT_IN: &str = include_str!("built_in.yaml");
@@ -32,8 +32,16 @@ impl Source {
         self.config.is_none() && self.envoy_config.is_none()
     }
 
-    /// Reads the policy, or says all that is wrong with it.
+    /// Reads the policy, or says all that is wrong with it, or what it asks for that is not built.
     pub(crate) fn read(&self) -> Result<Policy, String> {
+        let policy = self.read_files()?;
+        match policy.not_built() {
+            not_built if not_built.is_empty() => Ok(policy),
+            not_built => Err(EngineError::NotBuilt(not_built).to_string()),
+        }
+    }
+
+    fn read_files(&self) -> Result<Policy, String> {
         if self.is_built_in() {
             return Policy::read(Path::new("built-in policy"), BUILT_IN).map_err(|faults| shown(&faults));
         }

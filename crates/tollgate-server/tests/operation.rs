@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use service::{Client, Directory, Service, TOLLGATE, assert_refused, eventually, pause, timed};
+use service::{Client, Directory, Service, TOLLGATE, assert_refused, eventually, json_of, pause, timed};
 
 /// A policy of one limit that tells two versions of it apart.
 fn policy(burst: u64) -> String {
@@ -254,13 +254,23 @@ fn a_policy_that_is_refused_changes_no_token() {
     let service = Service::start_in(directory, "admin: { token_file: ./old.token }\nlimits: []");
     let mut client = service.connect();
     service.write_policy(
-        "admin: { token_file: ./new.token }\nstore: { redis: { url: 'redis://127.0.0.1' } }\nlimits: []",
+        "admin: { token_file: ./new.token }\nstore: { redis: { url: 'redis://127.0.0.1', mode: lease } }\nlimits: []",
     );
     let mut reload = |token: &str| client.0.send("POST", "/v1/reload", &[("authorization", token)], "");
     let refused = reload("Bearer old");
-    assert_refused(&refused, "store: redis");
+    assert_refused(&refused, "mode: lease");
     let again = reload("Bearer old");
     assert_eq!(again.status, 422, "{}", again.body);
+}
+
+#[test]
+fn another_store_waits_for_the_next_start() {
+    let service = Service::start(&policy(10));
+    let mut client = service.connect();
+    service.write_policy(&format!("store: {{ redis: {{ url: 'redis://127.0.0.1' }} }}\n{}", policy(20)));
+    let reloaded = client.post("/v1/reload", &json!({}));
+    assert_eq!((reloaded.status, &json_of(&reloaded)["needs_restart"]), (200, &json!(["store"])));
+    assert_eq!((capacity(&mut client), &client.check(&[], None)["source"]), (20, &json!("memory")));
 }
 
 /// The thread that writes has to be waited for; without, this fails now and then.

@@ -26,7 +26,14 @@ fn what_cannot_be_served_is_told_in_a_line() {
     for (policy, words) in [
         (format!("listen: {{ http: '{address}' }}"), &["listen.http", &address, "in use"][..]),
         ("listen: { http: '192.0.2.1:80' }".to_owned(), &["listen.http", "192.0.2.1:80"]),
-        ("store: { redis: { url: 'redis://127.0.0.1' } }".to_owned(), &["store: redis", "not built"]),
+        (
+            "store: { redis: { url: 'redis://127.0.0.1', mode: lease } }".to_owned(),
+            &["mode: lease", "not built"],
+        ),
+        (
+            "store: { redis: { url: 'redis://127.0.0.1:1' } }".to_owned(),
+            &["store: redis", "redis://127.0.0.1:1"],
+        ),
         (format!("listen: {{ grpc: '{address}' }}"), &["listen.grpc", &address, "in use"]),
         (format!("listen: {{ resp: '{address}' }}"), &["listen.resp", &address, "in use"]),
         ("resp_password_file: ./nowhere".to_owned(), &["resp password", "nowhere", "No such file"]),

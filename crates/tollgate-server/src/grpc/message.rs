@@ -1,4 +1,7 @@
-//! A call that has come whole: its message read, decided and answered at once.
+//! A call that has come whole: its message read, decided and answered, at once if states are in this process.
+
+use std::future::poll_fn;
+use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::server::SendResponse;
@@ -7,7 +10,7 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::server::send_data;
-use super::{RateLimitRequest, should_rate_limit};
+use super::{RateLimitRequest, RateLimitResponse, should_rate_limit, should_rate_limit_here};
 use crate::metrics::Protocol;
 use crate::service::Service;
 
@@ -27,11 +30,31 @@ pub(super) fn is_whole(message: &[u8]) -> bool {
     u32::from_be_bytes([*a, *b, *c, *d]) as usize == message.len()
 }
 
-/// Decides the message and answers. A client that has gone does not hear it.
+/// Decides the message in the table of this process, and answers. A client that has gone does not hear it.
 pub(super) fn answer(service: &Service, message: &[u8], respond: SendResponse<Bytes>) {
-    let decided = RateLimitRequest::decode(&message[PREFIX..])
+    let decided = read(message).and_then(|request| should_rate_limit_here(service, &request, Protocol::grpc));
+    reply(decided, respond);
+}
+
+/// Decides the message by a store that is waited for, and answers, unless the client has gone.
+pub(super) async fn answer_later(service: Arc<Service>, message: Bytes, mut respond: SendResponse<Bytes>) {
+    let decided = async {
+        let request = read(&message)?;
+        should_rate_limit(&service, &request, Protocol::grpc).await
+    };
+    let decided = tokio::select! {
+        decided = decided => decided,
+        _ = poll_fn(|context| respond.poll_reset(context)) => return,
+    };
+    reply(decided, respond);
+}
+
+fn read(message: &[u8]) -> Result<RateLimitRequest, Status> {
+    RateLimitRequest::decode(&message[PREFIX..])
         .map_err(|error| Status::internal(format!("the message cannot be read: {error}")))
-        .and_then(|request| should_rate_limit(service, &request, Protocol::grpc));
+}
+
+fn reply(decided: Result<RateLimitResponse, Status>, respond: SendResponse<Bytes>) {
     let _ = match decided {
         Ok(response) => {
             let length = response.encoded_len();

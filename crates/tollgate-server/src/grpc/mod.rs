@@ -20,6 +20,8 @@ mod server;
 
 use std::sync::Arc;
 
+use tollgate::Timestamp;
+use tollgate_policy::{NotDecided, PolicyInForce, Together};
 use tonic::{Request, Response, Status};
 
 pub(crate) use self::generated::envoy::extensions::common::ratelimit::v3::{
@@ -44,27 +46,55 @@ impl RateLimitService for RateLimits {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        should_rate_limit(&self.0, request.get_ref(), Protocol::grpc).map(Response::new)
+        should_rate_limit(&self.0, request.get_ref(), Protocol::grpc).await.map(Response::new)
     }
 }
 
-/// Decides a request of Envoy, however it came.
+/// Decides a request of Envoy, however it came and wherever states are kept.
 ///
 /// # Errors
 ///
 /// What is wrong with it. Nothing is charged then.
-pub(crate) fn should_rate_limit(
+pub(crate) async fn should_rate_limit(
+    service: &Service,
+    request: &RateLimitRequest,
+    protocol: Protocol,
+) -> Result<RateLimitResponse, Status> {
+    if !service.engine.is_shared() {
+        return should_rate_limit_here(service, request, protocol);
+    }
+    let entries = ask::entries(request)?;
+    let described = ask::described(request, &entries)?;
+    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+    let together = service.decide_together(&policy, &described, now, protocol).await;
+    respond(service, &policy, request, together, now)
+}
+
+/// [`should_rate_limit`], in the table of this process.
+///
+/// # Errors
+///
+/// As there.
+fn should_rate_limit_here(
     service: &Service,
     request: &RateLimitRequest,
     protocol: Protocol,
 ) -> Result<RateLimitResponse, Status> {
     let entries = ask::entries(request)?;
     let described = ask::described(request, &entries)?;
-    let policy = service.engine.policy();
-    let now = service.engine.clock().now();
-    let together = service
-        .check_together(&policy, &described, now, protocol)
-        .map_err(|error| Status::resource_exhausted(error.to_string()))?;
-    service.took(now, 1);
-    Ok(answer::response(&policy, request, &together))
+    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+    let together = service.check_together(&policy, &described, now, protocol);
+    respond(service, &policy, request, together, now)
+}
+
+fn respond(
+    service: &Service,
+    policy: &PolicyInForce<'_>,
+    request: &RateLimitRequest,
+    together: Result<Together<'_>, NotDecided>,
+    asked: Timestamp,
+) -> Result<RateLimitResponse, Status> {
+    let together = together.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+    service.took(asked, 1);
+    Ok(answer::response(policy, request, &together))
 }

@@ -2,7 +2,7 @@
 //!
 //! Nearly all requests are one small message that comes in one piece. All that have come together are decided in one go
 //! and answered in one write, without a task for each: a third of the time that a general server of gRPC takes. Whatever
-//! else comes goes to one, `tonic`, a task each.
+//! else comes goes to one, `tonic`, a task each; so does, without it, what a shared store has to be asked of.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -147,7 +147,7 @@ where
 }
 
 impl<R: ServerReflection> Grpc<R> {
-    /// Answers a call, at once if it is the usual one and is there.
+    /// Answers a call, at once if it is the usual one, is there, and nobody has to be waited for.
     fn answer(&self, mut request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         if !message::is_grpc(request.headers()) {
             return message::refuse_kind(respond);
@@ -156,7 +156,12 @@ impl<R: ServerReflection> Grpc<R> {
         let first = if is_usual { first_piece(request.body_mut()) } else { None };
         match first {
             Some(message) if request.body().is_end_stream() && message::is_whole(&message) => {
-                message::answer(&self.service, &message, respond);
+                if self.service.engine.is_shared() {
+                    // Nobody waits for what another has to wait for.
+                    tokio::spawn(message::answer_later(Arc::clone(&self.service), message, respond));
+                } else {
+                    message::answer(&self.service, &message, respond);
+                }
             }
             first => {
                 let call = self.clone().call(request.map(|body| Incoming::new(first, body)), respond);

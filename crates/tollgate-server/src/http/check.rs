@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
-use tollgate_policy::{Request as Asked, TooManyLimits, write_reply};
+use tollgate_policy::{Request as Asked, TooManyLimits, Verdict, write_reply};
 
 use super::json::{self, Checks};
 use super::problem::Problem;
@@ -24,7 +24,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
         Checks::One(check) => {
             let attributes = check.attributes.pairs();
             let asked = Asked { attributes: &attributes, cost: check.cost };
-            let verdict = service.check(&policy, &asked, now, Protocol::http)?;
+            let verdict = service.decide(&policy, &asked, now, Protocol::http).await?;
             service.took(now, 1);
             let mut reply = Vec::with_capacity(USUAL_REPLY);
             write_reply(&verdict, &mut reply);
@@ -39,12 +39,13 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
                 .collect();
             let mut reply = Vec::with_capacity(USUAL_REPLY * checks.len() + 2);
             reply.push(b'[');
-            service.check_each(&policy, &asked, now, Protocol::http, |verdict| {
+            let each = |verdict: &Verdict<'_>| {
                 if reply.len() > 1 {
                     reply.push(b',');
                 }
                 write_reply(verdict, &mut reply);
-            })?;
+            };
+            service.decide_each(&policy, &asked, now, Protocol::http, each).await?;
             reply.push(b']');
             service.took(now, asked.len() as u64);
             Ok(json_body(reply))

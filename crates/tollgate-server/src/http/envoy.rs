@@ -23,6 +23,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     let body = json::body(request).await?;
     let asked: Asked = json::parse(&body).map_err(|problem| problem.with_status(StatusCode::BAD_REQUEST))?;
     let response = grpc::should_rate_limit(&service, &asked.into(), Protocol::http)
+        .await
         .map_err(|status| Problem::bad_request(status.message()))?;
     let told = Told::from(response);
     let mut answer = reply(&told);

@@ -27,7 +27,8 @@ struct Settings {
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let settings = Settings::read(request.uri().query())?;
-    let (response, delay) = decide(&service, &settings, &request)?;
+    let (head, _body) = request.into_parts();
+    let (response, delay) = decide(&service, &settings, &Request::from_parts(head, ())).await?;
     if !delay.is_zero() {
         // A client that hangs up drops this future, and the proxy gets no answer.
         tokio::time::sleep(delay).await;
@@ -36,10 +37,10 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
 }
 
 /// The answer, and for how long to hold it.
-fn decide(
+async fn decide(
     service: &Service,
     settings: &Settings,
-    request: &Request<Body>,
+    request: &Request<()>,
 ) -> Result<(Response, Duration), Problem> {
     let connection = *request.extensions().get::<Connection>().expect("every request knows its connection");
     let policy = service.engine.policy();
@@ -51,7 +52,7 @@ fn decide(
     let attributes: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (*name, &**value)).collect();
     let asked = Asked { attributes: &attributes, cost: settings.cost };
     let now = service.engine.clock().now();
-    let verdict = service.check(&policy, &asked, now, Protocol::forward_auth)?;
+    let verdict = service.decide(&policy, &asked, now, Protocol::forward_auth).await?;
     service.took(now, 1);
     let mut response = if verdict.is_allowed() {
         let mut response = Response::new(Body::empty());

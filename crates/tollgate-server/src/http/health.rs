@@ -7,11 +7,14 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
 use crate::service::Service;
+use crate::store::ShardHealth;
 
 pub(super) async fn live() -> Response {
     text(StatusCode::OK, "ok\n".to_owned())
 }
 
+/// A store that gives no answer makes nobody less ready: what is decided then, the policy says, and a proxy that finds
+/// nobody to ask would not do it. But it is told.
 pub(super) async fn ready(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) -> Response {
     let is_verbose =
         query.is_some_and(|query| query.split('&').any(|part| part.split('=').next() == Some("verbose")));
@@ -19,11 +22,28 @@ pub(super) async fn ready(State(service): State<Arc<Service>>, RawQuery(query): 
         true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         false => (StatusCode::OK, "ok"),
     };
+    let shards = service.store.as_ref().map_or_else(Vec::new, |store| store.shards());
+    let up = shards.iter().filter(|shard| shard.breaker.is_up()).count();
+    let store = match shards.len() {
+        all if up == all => "ok",
+        _ if up > 0 => "degraded",
+        _ => "down",
+    };
     if !is_verbose {
-        return text(status, format!("{word}\n"));
+        let of_store = if store == "ok" { String::new() } else { format!(", store {store}") };
+        return text(status, format!("{word}{of_store}\n"));
     }
     let limits = service.engine.policy().limits.len();
-    text(status, format!("policy ok, {limits} limits\nstore ok, memory\nlisteners {word}\n"))
+    let kept = match service.store {
+        None => "memory".to_owned(),
+        Some(_) => {
+            let shard = |shard: &ShardHealth| {
+                format!("{} {} for {} s", shard.address, shard.breaker.as_str(), shard.since.as_secs())
+            };
+            shards.iter().map(shard).collect::<Vec<_>>().join(", ")
+        }
+    };
+    text(status, format!("policy ok, {limits} limits\nstore {store}, {kept}\nlisteners {word}\n"))
 }
 
 fn text(status: StatusCode, text: String) -> Response {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use tollgate::Timestamp;
-use tollgate_policy::{Request as Asked, Verdict, write_reply};
+use tollgate_policy::{Permits, Request as Asked, Verdict, write_reply};
 
 use super::json::{self, Check, Text};
 use super::problem::Problem;
@@ -24,8 +24,31 @@ struct Release<'b> {
     permit: Text<'b>,
 }
 
+/// What is answered, and the permits that are held if it is allowed, with the time until which they are.
+type Acquired = (Vec<u8>, Option<(Permits, Option<Timestamp>)>);
+
 pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let body = json::body(request).await?;
+    let asking = ask(Arc::clone(&service), body);
+    let (mut body, permits) = match service.engine.is_shared() {
+        false => asking.await?,
+        // The answer of a store is waited for also when the caller does not: its permits are then given back.
+        true => tokio::spawn(asking)
+            .await
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??,
+    };
+    if let Some((permits, until)) = permits {
+        let kept = service.held.keep(permits, until);
+        let permit =
+            kept.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        let closing = body.pop();
+        body.extend_from_slice(format!(",\"permit\":\"{permit}\"").as_bytes());
+        body.extend(closing);
+    }
+    Ok(json_body(body))
+}
+
+async fn ask(service: Arc<Service>, body: Bytes) -> Result<Acquired, Problem> {
     let check: Check<'_> = json::parse(&body)?;
     if service.held.is_full() {
         // Before anything is charged.
@@ -34,29 +57,17 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Reques
     let attributes = check.attributes.pairs();
     let asked = Asked { attributes: &attributes, cost: check.cost };
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());
-    let (verdict, permits) = service.acquire(&policy, &asked, now, Protocol::http)?;
+    let (verdict, permits) = service.hold(&policy, &asked, now, Protocol::http).await?;
     service.took(now, 1);
-    let permit = match verdict.is_allowed() {
-        true => {
-            let kept = service.held.keep(permits, lease_end(&verdict));
-            Some(kept.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?)
-        }
-        false => None,
-    };
     let mut body = Vec::with_capacity(512);
     write_reply(&verdict, &mut body);
-    if let Some(permit) = permit {
-        let closing = body.pop();
-        body.extend_from_slice(format!(",\"permit\":\"{permit}\"").as_bytes());
-        body.extend(closing);
-    }
-    Ok(json_body(body))
+    Ok((body, verdict.is_allowed().then(|| (permits, lease_end(&verdict)))))
 }
 
 pub(super) async fn release(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let body = json::body(request).await?;
     let release: Release<'_> = json::parse(&body)?;
-    Ok(reply(&json!({ "released": service.held.release(&release.permit.0) })))
+    Ok(reply(&json!({ "released": service.held.release(&release.permit.0).await? })))
 }
 
 /// When none of the permits is held any more. None where one has no lease.

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
-use tollgate_policy::PROBLEM_JSON;
+use tollgate_policy::{PROBLEM_JSON, Unavailable};
 
 use crate::admin::Refused;
 
@@ -36,6 +36,12 @@ impl Problem {
             Refused::NotLoopback | Refused::OtherOrigin => StatusCode::FORBIDDEN,
         };
         Self::new(status, refused.to_string())
+    }
+}
+
+impl From<Unavailable> for Problem {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, unavailable.to_string())
     }
 }
 

@@ -30,9 +30,12 @@ fn every_endpoint_is_described_and_what_is_described_is_there() {
 #[tokio::test]
 async fn an_endpoint_takes_the_methods_that_are_described_and_no_others() {
     let policy = Policy::read(Path::new("none"), "limits: []").unwrap();
-    let service =
-        crate::service::Service::new(policy.clone(), Reloader::new(crate::source::Source::default(), policy))
-            .unwrap();
+    let service = crate::service::Service::new(
+        policy.clone(),
+        Reloader::new(crate::source::Source::default(), policy),
+        None,
+    )
+    .unwrap();
     let mut router = router(Arc::new(service));
     for (path, methods) in described()["paths"].as_object().unwrap() {
         for method in ["GET", "PUT", "POST", "DELETE", "OPTIONS", "PATCH", "TRACE"] {

@@ -82,8 +82,13 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
         )));
     }
     let (cost, now) = (throttle.cost.unwrap_or(1), service.engine.clock().now());
-    let throttled = service.engine.throttle(&throttle.key.0, algorithm, numbers, cost, now)?;
+    let (engine, key) = (&service.engine, &*throttle.key.0);
+    let throttled = match engine.is_shared() {
+        false => engine.throttle(key, algorithm, numbers, cost, now)?,
+        true => Box::pin(engine.decide_throttle(key, algorithm, numbers, cost, now)).await?,
+    };
     service.metrics.observe_sent(&throttled.decision, Protocol::http);
+    service.metrics.count_source(throttled.source, 1);
     let mut reply = Vec::with_capacity(256);
     write_throttle_reply(algorithm, &throttled, &mut reply);
     Ok(json_body(reply))

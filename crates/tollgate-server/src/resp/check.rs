@@ -1,8 +1,10 @@
 //! `TOLLGATE.CHECK attribute value … [COST n]`: decides a request by the policy.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tollgate::Nanos;
-use tollgate_policy::{Request, Verdict};
+use tollgate_policy::{Request, TooManyLimits, Verdict};
 
 use super::commands::{Arguments, Asked, integer};
 use super::reply::Reply;
@@ -19,11 +21,30 @@ pub(super) fn check(asked: &mut Asked<'_>) {
         Ok(read) => read,
         Err(error) => return asked.reply.error(error),
     };
-    let policy = asked.service.engine.policy();
-    let request = Request { attributes: &attributes, cost };
-    match asked.service.check(&policy, &request, asked.now, Protocol::resp) {
-        Ok(verdict) => write(&verdict, &mut asked.reply),
-        Err(too_many) => asked.reply.error(format_args!("ERR {too_many}")),
+    if !asked.service.engine.is_shared() {
+        let policy = asked.service.engine.policy();
+        let request = Request { attributes: &attributes, cost };
+        let verdict = asked.service.check(&policy, &request, asked.now, Protocol::resp);
+        return answer(verdict, &mut asked.reply);
+    }
+    let (service, now, version) = (Arc::clone(asked.service), asked.now, asked.reply.version);
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let attributes: Vec<(String, String)> = attributes.iter().map(owned).collect();
+    asked.later.push(1, async move {
+        let attributes: Attributes<'_> = attributes.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let policy = service.engine.policy();
+        let request = Request { attributes: &attributes, cost };
+        let mut out = Vec::new();
+        let verdict = service.decide(&policy, &request, now, Protocol::resp).await;
+        answer(verdict, &mut Reply { out: &mut out, version });
+        out
+    });
+}
+
+fn answer(verdict: Result<Verdict<'_>, TooManyLimits>, reply: &mut Reply<'_>) {
+    match verdict {
+        Ok(verdict) => write(&verdict, reply),
+        Err(too_many) => reply.error(format_args!("ERR {too_many}")),
     }
 }
 

@@ -1,9 +1,14 @@
 //! The commands, and the small ones among them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tollgate::Timestamp;
+use tollgate_policy::Unavailable;
 
+use super::later::Later;
 use super::reply::Reply;
 use super::session::Session;
 use super::{check, hello, throttle};
@@ -12,9 +17,10 @@ use crate::service::{Service, unix_time};
 /// One request, and where its answer goes.
 pub(super) struct Asked<'a> {
     pub(super) session: &'a mut Session,
-    pub(super) service: &'a Service,
+    pub(super) service: &'a Arc<Service>,
     pub(super) arguments: Arguments<'a>,
     pub(super) reply: Reply<'a>,
+    pub(super) later: &'a mut Later, // where it goes instead, if a shared store is asked
     pub(super) now: Timestamp,
 }
 
@@ -159,8 +165,31 @@ fn select(asked: &mut Asked<'_>) {
 
 /// `DEL key …`: forgets what `CL.THROTTLE` has of these keys.
 fn del(asked: &mut Asked<'_>) {
-    let forgotten = asked.arguments.iter().skip(1).filter(|key| asked.service.engine.reset_cell(key)).count();
-    asked.reply.count(forgotten);
+    let keys = asked.arguments.iter().skip(1);
+    if !asked.service.engine.is_shared() {
+        return asked.reply.count(keys.filter(|key| asked.service.engine.reset_cell(key)).count());
+    }
+    let (service, version) = (Arc::clone(asked.service), asked.reply.version);
+    let keys: Vec<Box<[u8]>> = keys.map(Into::into).collect();
+    asked.later.push(keys.len(), async move {
+        let mut out = Vec::new();
+        let reply = &mut Reply { out: &mut out, version };
+        match forget(&service, &keys).await {
+            Ok(forgotten) => reply.count(forgotten),
+            Err(unavailable) => reply.error(format_args!("ERR {unavailable}")),
+        }
+        out
+    });
+}
+
+/// Forgets keys in a shared store, all at once: how many it had.
+async fn forget(service: &Service, keys: &[Box<[u8]>]) -> Result<usize, Unavailable> {
+    let mut asked: FuturesUnordered<_> = keys.iter().map(|key| service.engine.forget_cell(key)).collect();
+    let mut forgotten = 0;
+    while let Some(was_known) = asked.next().await {
+        forgotten += usize::from(was_known?);
+    }
+    Ok(forgotten)
 }
 
 /// All keys that are remembered, of the policy's limits too.

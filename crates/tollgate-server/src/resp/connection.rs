@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::later::Later;
 use super::session::{Session, Workspace};
 use crate::service::Service;
 
@@ -51,6 +52,7 @@ pub(super) struct Connection<S> {
     unsent: Vec<u8>,  // of the output, that did not fit into the socket
     sent: usize,      // of that
     is_written: bool, // since all of it was last flushed
+    later: Later,     // what is to be sent when a store has answered
     alarm: Option<(WaitsFor, Pin<Box<Sleep>>)>,
     password: Option<Pin<Box<Sleep>>>, // until when a stranger must have given it
 }
@@ -74,6 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             unsent: Vec::new(),
             sent: 0,
             is_written: false,
+            later: Later::default(),
             alarm: None,
             password: None,
         }
@@ -104,13 +107,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.password = None;
         }
         loop {
+            // Whatever else is waited for: what was asked is asked now, and a store is not kept waiting by a client.
+            self.poll_later(context);
             // A client that does not read is not listened to.
             match self.poll_send(context) {
                 Poll::Ready(sent) => sent?,
                 Poll::Pending => return self.wait(WaitsFor::Reader, context),
             }
-            if self.session.is_closing {
+            if self.session.is_closing && self.later.is_empty() {
                 return Poll::Ready(Ok(()));
+            }
+            if self.session.is_closing || self.later.is_full(0) {
+                self.alarm = None; // a store does not take for ever
+                return Poll::Pending;
             }
             if self.until <= self.rest.len() {
                 self.answer_rest(context)?;
@@ -118,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             match self.poll_read(context) {
                 Poll::Ready(read) => read?,
-                Poll::Pending if stop.as_mut().poll(context).is_ready() => return Poll::Ready(Ok(())),
+                Poll::Pending if stop.as_mut().poll(context).is_ready() => self.session.is_closing = true,
                 Poll::Pending if self.rest.is_empty() => {
                     self.alarm = None;
                     return Poll::Pending;
@@ -128,12 +137,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// Takes what a store has answered, to be sent.
+    fn poll_later(&mut self, context: &mut Context<'_>) {
+        if !self.later.is_empty() {
+            self.later.poll(context, &mut self.unsent);
+            self.is_written |= !self.unsent.is_empty();
+        }
+    }
+
     /// Reads, and answers what has come.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         SHARED.with_borrow_mut(|shared| {
             let mut buffer = ReadBuf::new(&mut shared.input);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
             let length = buffer.filled().len();
+            if length == 0 && !self.later.is_empty() {
+                self.session.is_closing = true; // it may still be listening
+                return Poll::Ready(Ok(()));
+            }
             if length == 0 {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -144,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let Shared { input, output, workspace } = shared;
             let input = &mut input[..length];
             let now = self.service.engine.clock().now();
-            let answered = self.session.answer(&self.service, now, input, workspace, output);
+            let answered = self.session.answer(&self.service, now, input, workspace, output, &mut self.later);
             self.rest.extend_from_slice(&input[answered.consumed..]);
             self.until = answered.until;
             Poll::Ready(self.send(output, context))
@@ -155,7 +176,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn answer_rest(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         SHARED.with_borrow_mut(|Shared { output, workspace, .. }| {
             let now = self.service.engine.clock().now();
-            let answered = self.session.answer(&self.service, now, &mut self.rest, workspace, output);
+            let (rest, later) = (&mut self.rest, &mut self.later);
+            let answered = self.session.answer(&self.service, now, rest, workspace, output, later);
             if answered.consumed == self.rest.len() {
                 self.rest = Vec::new(); // an idle connection keeps none
             } else {

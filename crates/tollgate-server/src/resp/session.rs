@@ -1,11 +1,13 @@
 //! What a connection knows, and the way from the bytes that came in to those that go out. No socket is seen here.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use tollgate::Timestamp;
 
 use super::commands::{self, Asked};
 use super::frame::{Parsed, ProtocolError, parse};
+use super::later::Later;
 use super::reply::{Reply, Version};
 use super::throttle::{self, Batch};
 use crate::service::Service;
@@ -41,7 +43,7 @@ pub(super) struct Workspace {
 pub(super) struct Answered {
     /// So many bytes of the input are done with.
     pub(super) consumed: usize,
-    /// With how many it is worth to look again; no more than there are where there was too much to send.
+    /// With how many it is worth to look again; no more than there are where there was too much to send, or to wait for.
     pub(super) until: usize,
 }
 
@@ -51,30 +53,34 @@ impl Session {
         Self { id, version: Version::default(), is_stranger, is_closing: false, name: None }
     }
 
-    /// Answers all whole requests in the input, at one instant.
+    /// Answers all whole requests in the input, at one instant: those that a shared store is asked of, and what comes after
+    /// them, later.
     pub(super) fn answer(
         &mut self,
-        service: &Service,
+        service: &Arc<Service>,
         now: Timestamp,
         input: &mut [u8],
         workspace: &mut Workspace,
         out: &mut Vec<u8>,
+        later: &mut Later,
     ) -> Answered {
         let Workspace { arguments, batch } = workspace;
         let mut at = 0;
         let until = loop {
-            if self.is_closing || out.len() >= MUCH_TO_SEND {
+            if self.is_closing || out.len() >= MUCH_TO_SEND || later.is_full(batch.len()) {
                 break at;
             }
+            let begin = out.len();
             let end = match parse(input, at, self.is_stranger, arguments) {
                 Ok(Parsed::Request { end }) if end - at <= MOST_PENDING => end,
                 Ok(Parsed::Part { until }) if until - at <= MOST_PENDING => break until,
-                Ok(_) => {
-                    self.refuse(service, now, input, batch, ProtocolError::LongRequest, out);
-                    break at;
-                }
-                Err(error) => {
-                    self.refuse(service, now, input, batch, error, out);
+                refused => {
+                    // After everything before it is answered. Then nothing more is.
+                    let error = refused.err().unwrap_or(ProtocolError::LongRequest);
+                    batch.answer(service, now, input, out, later);
+                    Reply { out, version: self.version }.error(format_args!("ERR Protocol error: {error}"));
+                    self.is_closing = true;
+                    later.take_after(out, begin);
                     break at;
                 }
             };
@@ -85,35 +91,22 @@ impl Session {
             if throttle::is_meant(&input[arguments[0].clone()]) && !self.is_stranger {
                 // Those that come together are decided together.
                 if let Err(error) = batch.add(input, arguments) {
-                    batch.answer(service, now, input, out);
+                    batch.answer(service, now, input, out, later);
                     Reply { out, version: self.version }.error(error);
+                    later.take_after(out, begin);
                 } else if batch.is_full() {
-                    batch.answer(service, now, input, out);
+                    batch.answer(service, now, input, out, later);
                 }
                 continue;
             }
-            batch.answer(service, now, input, out);
+            batch.answer(service, now, input, out, later);
             let reply = Reply { out, version: self.version };
             let arguments = commands::Arguments::new(input, arguments);
-            commands::answer(&mut Asked { session: self, service, arguments, reply, now });
+            commands::answer(&mut Asked { session: self, service, arguments, reply, later, now });
+            later.take_after(out, begin);
         };
-        batch.answer(service, now, input, out);
+        batch.answer(service, now, input, out, later);
         Answered { consumed: at, until: until - at }
-    }
-
-    /// Says what cannot be understood, after everything before it is answered. Then nothing more is.
-    fn refuse(
-        &mut self,
-        service: &Service,
-        now: Timestamp,
-        input: &[u8],
-        batch: &mut Batch,
-        error: ProtocolError,
-        out: &mut Vec<u8>,
-    ) {
-        batch.answer(service, now, input, out);
-        Reply { out, version: self.version }.error(format_args!("ERR Protocol error: {error}"));
-        self.is_closing = true;
     }
 
     /// Gives the connection a name.

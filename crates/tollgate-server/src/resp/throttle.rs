@@ -1,11 +1,13 @@
 //! `CL.THROTTLE key max_burst count_per_period period [quantity]`, as redis-cell has it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use tollgate::{Decision, Timestamp};
-use tollgate_policy::{CellNumbers, CellRequest, ThrottleError};
+use tollgate_policy::{CellNumbers, CellRequest, Source, ThrottleError};
 
 use super::commands::integer;
+use super::later::Later;
 use super::reply::{Reply, Version};
 use crate::metrics::Protocol;
 use crate::service::Service;
@@ -79,14 +81,33 @@ impl Batch {
         Ok(())
     }
 
+    pub(super) const fn len(&self) -> usize {
+        self.length
+    }
+
     pub(super) const fn is_full(&self) -> bool {
         self.length == BATCH
     }
 
-    /// Decides all calls in order and answers them. There are none afterwards.
-    pub(super) fn answer(&mut self, service: &Service, now: Timestamp, input: &[u8], out: &mut Vec<u8>) {
+    /// Decides all calls in order and answers them, later if a shared store is asked. There are none afterwards.
+    pub(super) fn answer(
+        &mut self,
+        service: &Arc<Service>,
+        now: Timestamp,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        later: &mut Later,
+    ) {
         let calls = &self.calls[..self.length];
         if calls.is_empty() {
+            return;
+        }
+        if service.engine.is_shared() {
+            for call in calls {
+                let key = input[call.key.clone()].into();
+                later.push(1, call.ask(Arc::clone(service), now, key));
+            }
+            self.length = 0;
             return;
         }
         let nothing = CellRequest { key: &[], numbers: CellNumbers::default(), quantity: 0 };
@@ -98,25 +119,48 @@ impl Batch {
         let mut calls = calls.iter();
         service.engine.throttle_cells(&requests[..self.length], now, |decision| {
             let call = calls.next().expect("one decision for each");
-            match decision {
-                Ok(decision) => {
-                    counts[usize::from(!decision.is_allowed())] += 1;
-                    write(decision, call.numbers.max_burst, out);
-                }
-                // An error looks alike in both versions.
-                Err(error) => Reply { out, version: Version::Two }.error(CellError::from(error)),
+            if let Ok(decision) = &decision {
+                counts[usize::from(!decision.is_allowed())] += 1;
             }
+            write(decision, call.numbers.max_burst, out);
         });
         service.metrics.count_sent(Protocol::resp, counts);
+        service.metrics.count_source(Source::Memory, counts[0] + counts[1]);
         self.length = 0;
     }
 }
 
+impl Call {
+    /// The answer of a shared store, as it is sent.
+    fn ask(
+        &self,
+        service: Arc<Service>,
+        now: Timestamp,
+        key: Box<[u8]>,
+    ) -> impl Future<Output = Vec<u8>> + Send + use<> {
+        let Self { numbers, quantity, .. } = *self;
+        async move {
+            let mut out = Vec::new();
+            let decision =
+                service.engine.decide_cell(&CellRequest { key: &key, numbers, quantity }, now).await;
+            if let Ok(decision) = &decision {
+                service.metrics.observe_sent(decision, Protocol::resp);
+            }
+            write(decision, numbers.max_burst, &mut out);
+            out
+        }
+    }
+}
+
 /// Five integers, in every version: whether it is limited, the limit, what remains, and in whole seconds, rounded up, when
-/// to retry and when all is back. No wait is told as -1, also where none would help.
-fn write(decision: Decision, max_burst: u64, out: &mut Vec<u8>) {
+/// to retry and when all is back. No wait is told as -1, also where none would help. An error looks alike, too.
+fn write(decision: Result<Decision, ThrottleError>, max_burst: u64, out: &mut Vec<u8>) {
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let mut reply = Reply { out, version: Version::Two };
+    let decision = match decision {
+        Ok(decision) => decision,
+        Err(error) => return reply.error(CellError::from(error)),
+    };
     reply.array(5);
     reply.integer(i64::from(!decision.is_allowed()));
     reply.integer(signed(max_burst.saturating_add(1)));

@@ -12,7 +12,7 @@ const POLICY: &str = "limits: [{ name: per-user, key: [user], token_bucket: { ra
 
 /// A service on a manual clock, and a connection to it.
 struct Talk {
-    service: Service,
+    service: Arc<Service>,
     session: Session,
     workspace: Workspace,
 }
@@ -31,7 +31,7 @@ impl Talk {
 
     fn with(policy: Policy) -> Self {
         let reloader = Reloader::new(crate::source::Source::default(), policy.clone());
-        let service = Service::with_clock(policy, reloader, Clock::manual()).unwrap();
+        let service = Arc::new(Service::with_clock(policy, reloader, None, Clock::manual()).unwrap());
         let session = Session::new(7, &service);
         Self { service, session, workspace: Workspace::default() }
     }
@@ -40,7 +40,14 @@ impl Talk {
     fn send(&mut self, input: &[u8]) -> (Vec<u8>, Answered) {
         let (mut input, mut out) = (input.to_vec(), Vec::new());
         let now = self.service.engine.clock().now();
-        let answered = self.session.answer(&self.service, now, &mut input, &mut self.workspace, &mut out);
+        let answered = self.session.answer(
+            &self.service,
+            now,
+            &mut input,
+            &mut self.workspace,
+            &mut out,
+            &mut Later::default(),
+        );
         (out, answered)
     }
 
@@ -431,7 +438,14 @@ fn a_call_allocates_nothing() {
         copy.copy_from_slice(&input);
         out.clear();
         let now = talk.service.engine.clock().now();
-        let answered = talk.session.answer(&talk.service, now, &mut copy, &mut talk.workspace, &mut out);
+        let answered = talk.session.answer(
+            &talk.service,
+            now,
+            &mut copy,
+            &mut talk.workspace,
+            &mut out,
+            &mut Later::default(),
+        );
         assert_eq!(answered.consumed, input.len());
     };
     round(); // the first makes room for its keys, its rule and its arguments
