@@ -4,7 +4,7 @@
 //!
 //! The bare loop is what many write by hand: `EVALSHA` of a GCRA script that calls `TIME`, `GET` and `SET`, over one
 //! multiplexed connection. Then what a key takes in Redis, for each algorithm.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ mod request;
 mod scripts;
 mod store;
 
-pub use link::{Settings, SettingsError, ShardHealth, Tls, Topology};
+pub use link::{BreakerState, Settings, SettingsError, ShardHealth, Tls, Topology};
 pub use open::OpenError;
 pub use store::RedisStore;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_policy::{Policy, Store, StoreSettings};
+use tollgate_redis::{BreakerState, RedisStore};
 
 /// A store that tells how it is.
 pub(crate) trait Health: Store {
@@ -24,11 +25,10 @@ pub(crate) struct ShardHealth {
 
 /// Whether a server is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "told by stores, of which the tests have one"))]
 pub(crate) enum Breaker {
     /// It is.
     Closed,
-    /// Now and then, to see whether it is back.
+    /// It is, since it is back, and nobody has heard of it yet.
     HalfOpen,
     /// It is not.
     Open,
@@ -46,7 +46,7 @@ impl Breaker {
 
     /// Whether the server answers, as far as is known.
     pub(crate) fn is_up(self) -> bool {
-        self == Self::Closed
+        self != Self::Open
     }
 }
 
@@ -55,10 +55,37 @@ impl Breaker {
 pub(crate) async fn open(policy: &Policy) -> Result<Option<Arc<dyn Health>>, String> {
     match &policy.store {
         StoreSettings::Memory(_) => Ok(None),
-        StoreSettings::Redis(redis) => Err(format!(
-            "store: redis at {}: this build knows no store but `store: memory`",
-            redis.urls.join(", ")
-        )),
+        StoreSettings::Redis(redis) => {
+            let store = RedisStore::open(redis).map_err(|error| error.to_string())?;
+            // Whoever asks at once should be answered by the store; but without it, requests are decided too.
+            if !store.ready(PATIENCE).await {
+                tracing::warn!(
+                    "the store cannot be reached yet: until then, `on_error` says what is decided"
+                );
+            }
+            Ok(Some(Arc::new(store)))
+        }
+    }
+}
+
+/// How long the start waits for the store.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Health for RedisStore {
+    fn shards(&self) -> Vec<ShardHealth> {
+        let shard = |shard: tollgate_redis::ShardHealth| ShardHealth {
+            breaker: match shard.state {
+                BreakerState::Closed => Breaker::Closed,
+                BreakerState::HalfOpen => Breaker::HalfOpen,
+                BreakerState::Open => Breaker::Open,
+            },
+            address: shard.address,
+            since: shard.lasting,
+            calls: shard.calls,
+            errors: shard.errors.to_vec(),
+            reconnects: shard.reconnects,
+        };
+        self.health().into_iter().map(shard).collect()
     }
 }
 

@@ -31,8 +31,8 @@ fn what_cannot_be_served_is_told_in_a_line() {
             &["mode: lease", "not built"],
         ),
         (
-            "store: { redis: { url: 'redis://127.0.0.1:1' } }".to_owned(),
-            &["store: redis", "redis://127.0.0.1:1"],
+            "store: { redis: { url: 'http://127.0.0.1:1' } }".to_owned(),
+            &["store.redis", "http://127.0.0.1:1"],
         ),
         (format!("listen: {{ grpc: '{address}' }}"), &["listen.grpc", &address, "in use"]),
         (format!("listen: {{ resp: '{address}' }}"), &["listen.resp", &address, "in use"]),

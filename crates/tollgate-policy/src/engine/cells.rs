@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate::{Decision, KeyedLimiter, Rate, Request, Rule, RuleError, Timestamp, TokenBucket};
 
 use super::Engine;
-use super::throttle::{Nodes, Rules, ThrottleError};
+use super::throttle::{Nodes, Rules, ThrottleError, Throttled};
 use crate::store::{Ask, Unavailable};
 
 /// What `CL.THROTTLE` asks.
@@ -55,14 +55,17 @@ impl Engine {
         &self,
         request: &CellRequest<'_>,
         now: Timestamp,
-    ) -> Result<Decision, ThrottleError> {
-        let Some(shared) = &self.shared else { return self.cells.check(request, now) };
+    ) -> Result<Throttled, ThrottleError> {
         let (rule, cost) = (request.numbers.require_rule()?, request.quantity);
+        let Some(shared) = &self.shared else {
+            let decision = self.cells.check(request, now)?;
+            return Ok(Throttled { decision, ..Throttled::not_yet(rule) });
+        };
         match shared.ask_alone(Ask::sent(CELL, request.key, rule, cost)).await? {
-            Ok(throttled) => Ok(throttled.decision),
-            Err(unavailable) => self.cells.with_known(request, now, |here| {
-                shared.fall_back_alone(here, rule, cost, &unavailable, now).decision
-            }),
+            Ok(throttled) => Ok(throttled),
+            Err(unavailable) => self
+                .cells
+                .with_known(request, now, |here| shared.fall_back_alone(here, rule, cost, &unavailable, now)),
         }
     }
 

@@ -405,13 +405,7 @@ impl Engine {
 /// Refuses limits that the store cannot keep.
 fn require_kept(policy: &Policy, shared: Option<&Shared>) -> Result<(), EngineError> {
     let Some(Shared { store, .. }) = shared else { return Ok(()) };
-    let mut faults = policy.cluster_faults();
-    for limit in &policy.limits {
-        let own = policy.tenants.values().filter_map(|tenant| tenant.limits.get(&limit.name));
-        let refused = |rule: &Rule| store.require(rule).err();
-        let rules = std::iter::once(&limit.rule).chain(limit.tiers.values()).chain(own);
-        faults.extend(rules.filter_map(refused).map(|why| format!("`{}`: {why}", limit.name)).next());
-    }
+    let faults = policy.store_faults(|rule| store.require(rule));
     if faults.is_empty() { Ok(()) } else { Err(EngineError::Store(faults)) }
 }
 

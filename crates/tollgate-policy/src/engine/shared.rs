@@ -45,13 +45,20 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// When the store that keeps them gives no answer. They are free when their leases end.
+    /// When the store that keeps them gives no answer. It is asked once more, without anybody waiting; else they are free
+    /// when their leases end.
     pub async fn release(mut self) -> Result<bool, Unavailable> {
         // All of them, whether or not one has ended.
         let here = self.here.drain(..).map(Permit::release).fold(true, |all, was_held| all & was_held);
         match self.stored.take() {
             None => Ok(here),
-            Some((store, permits)) => Ok(store.release(&permits).await? & here),
+            Some((store, permits)) => match store.release(&permits).await {
+                Ok(released) => Ok(released & here),
+                Err(unavailable) => {
+                    store.release_later(permits);
+                    Err(unavailable)
+                }
+            },
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What can be said of a policy before it is put in force.
 
+use tollgate::Rule;
+
 use super::{Limit, Policy, StoreSettings, Trust};
 use crate::engine::{MOST_LIMITS, USUAL_LIMITS};
 use crate::reader::nearest;
@@ -174,6 +176,18 @@ impl Policy {
         changes.extend(gone.map(|limit| (limit.name.clone(), Change::Removed)));
         changes.sort_by(|(a, _), (b, _)| a.cmp(b));
         changes
+    }
+
+    /// What of it a store cannot keep that has this to say of rules.
+    pub fn store_faults(&self, require: impl Fn(&Rule) -> Result<(), String>) -> Vec<String> {
+        let mut faults = self.cluster_faults();
+        for limit in &self.limits {
+            let own = self.tenants.values().filter_map(|tenant| tenant.limits.get(&limit.name));
+            let rules = std::iter::once(&limit.rule).chain(limit.tiers.values()).chain(own);
+            let refused = rules.filter_map(|rule| require(rule).err()).next();
+            faults.extend(refused.map(|why| format!("`{}`: {why}", limit.name)));
+        }
+        faults
     }
 
     /// Which limits a cluster could not decide together: all keys of a request must be in one place, by the tenant or else

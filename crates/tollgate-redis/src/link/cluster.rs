@@ -65,15 +65,14 @@ impl Cluster {
     /// The server that has a slot.
     pub(super) fn owner(&self, slot: usize) -> Result<Arc<Shard>, LinkError> {
         let map = self.map.load();
-        map.servers.get(usize::from(map.owners[slot])).map(Arc::clone).ok_or_else(|| LinkError::Open {
-            shard: "cluster".into(),
-            since: self.unknown.lock().1,
-            reason: if map.servers.is_empty() {
-                Arc::clone(&self.unknown.lock().0)
-            } else {
-                format!("no server has slot {slot}").into()
-            },
-        })
+        if let Some(server) = map.servers.get(usize::from(map.owners[slot])) {
+            return Ok(Arc::clone(server));
+        }
+        let (mut reason, since) = self.unknown.lock().clone();
+        if !map.servers.is_empty() {
+            reason = format!("no server has slot {slot}").into();
+        }
+        Err(LinkError::Open { shard: "cluster".into(), reason, since })
     }
 
     /// The server that another one sent us to; a new one if it is not known. Nothing where there are too many.

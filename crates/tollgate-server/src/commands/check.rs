@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate_policy::{Limit, Policy};
+use tollgate_policy::{Limit, Policy, StoreSettings};
 
 use super::table;
 use crate::source::read_policy;
@@ -20,6 +20,12 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     for file in policy.admin_token_file.iter().chain(tls) {
         if let Err(error) = std::fs::metadata(file) {
             println!("warning: {file}: {error}: `tollgate serve` needs it");
+        }
+    }
+    if matches!(policy.store, StoreSettings::Redis(_)) {
+        let faults = policy.store_faults(tollgate_redis::require);
+        if !faults.is_empty() {
+            return Err(format!("the store cannot keep these limits: {}", faults.join("; ")));
         }
     }
     for missing in policy.not_built() {

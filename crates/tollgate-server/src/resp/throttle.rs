@@ -141,12 +141,13 @@ impl Call {
         let Self { numbers, quantity, .. } = *self;
         async move {
             let mut out = Vec::new();
-            let decision =
+            let throttled =
                 service.engine.decide_cell(&CellRequest { key: &key, numbers, quantity }, now).await;
-            if let Ok(decision) = &decision {
-                service.metrics.observe_sent(decision, Protocol::resp);
+            if let Ok(throttled) = &throttled {
+                service.metrics.observe_sent(&throttled.decision, Protocol::resp);
+                service.metrics.count_source(throttled.source, 1);
             }
-            write(decision, numbers.max_burst, &mut out);
+            write(throttled.map(|throttled| throttled.decision), numbers.max_burst, &mut out);
             out
         }
     }

@@ -107,7 +107,8 @@ impl Slow {
                 Verdict { outcome: Outcome::ALLOW, ..Verdict::of(&each) }
             }
         };
-        let each = each.into_iter().map(|decision| Seen { decision, more_after: None }).collect();
+        let each =
+            each.into_iter().map(|decision| Seen { decision, more_after: None, is_known: true }).collect();
         Decided { source: Source::Store, verdict, each, permits }
     }
 

@@ -24,6 +24,7 @@ const LIMITS: &str = "
   - { name: all, match: { path: / }, key: [], fixed_window: { limit: 1000, window: 1day } }
   - { name: few, match: { path: /few }, key: [user], token_bucket: { rate: 1/day, burst: 2 } }
   - { name: in-flight, match: { path: /hold }, key: [], concurrency: { limit: 1, lease: 60s } }
+  - { name: proxied, match: { path: /v1/forward-auth }, key: [], token_bucket: { rate: 1/day, burst: 1 } }
   - { name: paths, descriptor: { domain: edge, entries: [{ key: path }] }, fixed_window: { limit: 10, window: 1day } }
 ";
 

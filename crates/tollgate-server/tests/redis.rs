@@ -1,0 +1,261 @@
+//! Several processes on one Redis: one count for all, whatever their clocks say, and what is told when it goes.
+#![allow(clippy::unwrap_used)]
+
+mod service;
+
+use std::collections::HashMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use service::{Client, Directory, Service, TOLLGATE, eventually, json_of, pause, timed, tollgate};
+use tollgate_testkit::RedisServer;
+
+/// A limit of every kind, each on a path of its own, and all on one.
+const LIMITS: &str = "
+limits:
+  - { name: bucket, match: { path: [/bucket, /all] }, key: [tenant], token_bucket: { rate: 300/s, burst: 100 } }
+  - { name: queue, match: { path: [/queue, /all] }, key: [tenant], leaky_bucket: { rate: 300/s, queue: 100 } }
+  - { name: credits, match: { path: [/credits, /all] }, key: [tenant], burst_credits: { rate: 300/s, peak: 600/s, credits: 100 } }
+  - { name: window, match: { path: [/window, /all] }, key: [tenant], fixed_window: { limit: 300, window: 1s, align: first } }
+  - { name: log, match: { path: [/log, /all] }, key: [tenant], sliding_log: { limit: 300, window: 1s } }
+";
+
+fn store(server: &RedisServer, more: &str) -> String {
+    format!("store: {{ redis: {{ url: '{}', deadline: 100ms{more} }} }}\n", server.url())
+}
+
+/// A service whose clock is so much ahead of the others'.
+fn start_ahead(policy: &str, ahead: &str) -> Service {
+    let directory = Directory::new();
+    let file = directory.write("tollgate.yaml", &format!("listen: {{ http: '127.0.0.1:0' }}\n{policy}"));
+    let mut command = match ahead {
+        "" => Command::new(TOLLGATE),
+        _ => {
+            let mut command = Command::new("faketime");
+            command.args(["-f", ahead, TOLLGATE]);
+            command
+        }
+    };
+    let service = Service::run(directory, command.args(["serve", "--config"]).arg(&file));
+    ready(&mut service.connect());
+    service
+}
+
+fn ready(client: &mut Client) {
+    eventually("it has its store", || client.check(&[("path", "/none")], None)["source"] == "store");
+    eventually("the store is up", || client.get("/readyz").body == "ok\n");
+}
+
+/// Asks for all paths in turn, until it is told to stop: how many passed of each.
+fn hammer(service: &Service, stop: &AtomicBool) -> HashMap<String, u64> {
+    let mut client = service.connect();
+    let paths = ["/bucket", "/queue", "/credits", "/window", "/log", "/all"];
+    let check = |path: &str| json!({ "attributes": { "tenant": "acme", "path": path } });
+    let batch: Value = paths.iter().cycle().take(12).map(|path| check(path)).collect();
+    let mut passed = HashMap::new();
+    while !stop.load(Ordering::Relaxed) {
+        let answer = json_of(&client.post("/v1/check", &batch));
+        for (reply, path) in answer.as_array().unwrap().iter().zip(paths.iter().cycle()) {
+            assert_ne!(reply["source"], "fallback", "{reply}");
+            *passed.entry((*path).to_owned()).or_default() += u64::from(reply["allowed"] == true);
+        }
+    }
+    passed
+}
+
+#[test]
+fn three_processes_have_one_count_whatever_their_clocks_say() {
+    let server = RedisServer::start();
+    let policy = store(&server, ", on_error: deny") + LIMITS;
+    // An hour ahead, and an hour behind.
+    let services = ["", "+3600s", "-3600s"].map(|ahead| start_ahead(&policy, ahead));
+    let long = std::env::var_os("TOLLGATE_LONG").is_some();
+    let (stop, seconds) = (AtomicBool::new(false), if long { 120 } else { 30 });
+    let (took, counted) = timed(|| {
+        thread::scope(|scope| {
+            let tasks: Vec<_> = services
+                .iter()
+                .flat_map(|service| [service, service])
+                .map(|service| scope.spawn(|| hammer(service, &stop)))
+                .collect();
+            pause(Duration::from_secs(seconds));
+            stop.store(true, Ordering::Relaxed);
+            let mut all: HashMap<String, u64> = HashMap::new();
+            for task in tasks {
+                task.join()
+                    .unwrap()
+                    .into_iter()
+                    .for_each(|(path, count)| *all.entry(path).or_default() += count);
+            }
+            all
+        })
+    });
+    let at_all = counted["/all"];
+    for (limit, burst) in [("bucket", 100), ("queue", 100), ("credits", 100), ("window", 300), ("log", 300)] {
+        let passed = counted[&format!("/{limit}")] + at_all;
+        let most = burst + 300 * took.as_millis() / 1000;
+        let least = 300 * seconds * 99 / 100;
+        println!("{limit}: {passed} of at most {most} in {took:?}");
+        assert!(u128::from(passed) <= most, "{limit}: {passed} passed, {most} may");
+        assert!(passed >= least, "{limit}: {passed} passed, {least} must");
+    }
+}
+
+#[test]
+fn a_store_that_goes_is_told_of_and_stood_in_for() {
+    let server = RedisServer::start();
+    let policy = store(&server, ", on_error: deny")
+        + "
+identity: { client_ip: { trusted_proxies: [127.0.0.1/32] } }
+limits:
+  - { name: closed, match: { path: /closed }, key: [user], token_bucket: { rate: 1/min, burst: 100 } }
+  - { name: open, match: { path: /open }, key: [user], token_bucket: { rate: 1/min, burst: 100 }, on_error: allow }
+  - { name: local, match: { path: /local }, key: [user], token_bucket: { rate: 1000/s, burst: 100 }, on_error: local }
+";
+    let service = Service::start(&policy);
+    let mut client = service.connect();
+    ready(&mut client);
+    let ask = |client: &mut Client, path: &str| client.check(&[("user", "u"), ("path", path)], None);
+    for path in ["/closed", "/open", "/local"] {
+        let reply = ask(&mut client, path);
+        assert_eq!(
+            (&reply["source"], &reply["limits"][0]["remaining"]),
+            (&json!("store"), &json!(99)),
+            "{path}"
+        );
+    }
+    server.kill();
+    eventually("it is known to be gone", || client.get("/readyz").body.contains("store down"));
+    assert_eq!(client.get("/readyz").status, 200, "a node that can decide stays in service");
+    pause(Duration::from_millis(100));
+    for (path, allowed, reason) in [
+        ("/closed", false, json!("unavailable")),
+        ("/open", true, Value::Null),
+        ("/local", true, Value::Null),
+    ] {
+        let (took, reply) = timed(|| ask(&mut client, path));
+        assert_eq!(
+            (&reply["source"], &reply["allowed"]),
+            (&json!("fallback"), &json!(allowed)),
+            "{path}: {reply}"
+        );
+        assert_eq!(reply["reason"], reason, "{path}");
+        assert!(took < Duration::from_secs(1), "{path}: nobody waits for what is not there");
+    }
+    // What a client is told: to come back, not when.
+    let denied = client.ask("/closed", &[]);
+    assert_eq!((denied.status, denied.header("retry-after")), (429, None), "{denied:?}");
+    let up = format!("tollgate_store_up{{shard=\"{}\"}}", server.address());
+    assert_eq!(client.metric(&up), Some(0.0));
+    for _ in 0..200 {
+        ask(&mut client, "/closed");
+    }
+    server.restart();
+    let (took, ()) = timed(|| eventually("it is back", || ask(&mut client, "/closed")["source"] == "store"));
+    assert!(took < Duration::from_secs(2), "back to exact answers after {took:?}");
+    assert_eq!(client.metric(&up), Some(1.0));
+    // One line for each change, not for each request.
+    let log = service.process.errors();
+    let about =
+        log.lines().filter(|line| line.to_lowercase().contains("store") || line.contains("shard")).count();
+    assert!((1..10).contains(&about), "{about} lines:\n{log}");
+}
+
+#[test]
+fn it_starts_without_its_store_and_finds_it_later() {
+    let server = RedisServer::start();
+    let policy =
+        store(&server, "") + "limits: [{ name: a, key: [], token_bucket: { rate: 1/min, burst: 3 } }]";
+    server.kill();
+    let service = Service::start(&policy);
+    let mut client = service.connect();
+    let reply = client.check(&[], None);
+    assert_eq!((&reply["source"], &reply["allowed"]), (&json!("fallback"), &json!(true)), "on_error: allow");
+    server.restart();
+    eventually("it has found its store", || client.check(&[], Some(0))["source"] == "store");
+    assert_eq!((0..5).filter(|_| client.passes(&[])).count(), 3);
+}
+
+#[test]
+fn every_surface_shares_the_count() {
+    let server = RedisServer::start();
+    let policy = store(&server, "")
+        + "
+identity: { user: header.x-user, client_ip: { trusted_proxies: [127.0.0.1/32] } }
+limits:
+  - { name: a, match: { path: /a }, key: [user], token_bucket: { rate: 1/h, burst: 10 } }
+  - { name: places, match: { path: /p }, key: [user], concurrency: { limit: 2, lease: 60s } }
+";
+    let services = [(); 2].map(|()| Service::start(&policy));
+    let [mut one, mut other] = services.each_ref().map(Service::connect);
+    [&mut one, &mut other].into_iter().for_each(ready);
+    let user = [("user", "u"), ("path", "/a")];
+    let left = |reply: &Value| reply["limits"][0]["remaining"].clone();
+    assert_eq!(left(&one.check(&user, Some(2))), 8);
+    assert_eq!(left(&other.check(&user, Some(1))), 7);
+    // Arrays in order.
+    let batch = json!([{ "attributes": { "user": "u", "path": "/a" } }, { "attributes": { "user": "u", "path": "/a" }, "cost": 2 }]);
+    let replies = json_of(&one.post("/v1/check", &batch));
+    assert_eq!([left(&replies[0]), left(&replies[1])], [6, 4]);
+    // A proxy's question.
+    let allowed = other.ask("/a", &[("x-user", "u")]);
+    assert_eq!((allowed.status, allowed.header("x-ratelimit-remaining")), (204, Some("3")), "{allowed:?}");
+    let told = allowed.header("ratelimit").unwrap();
+    assert!(told.starts_with("\"a\";r=3;t="), "{told}");
+    // What is explained, looked at and reset.
+    let explained =
+        json_of(&one.post("/v1/explain", &json!({ "attributes": { "user": "u", "path": "/a" } })));
+    assert_eq!(explained["limits"][0]["remaining"], 3);
+    assert_eq!(json_of(&other.get("/v1/keys?limit=a&user=u"))["remaining"], 3);
+    assert_eq!(json_of(&one.0.send("DELETE", "/v1/keys?limit=a&user=u", &[], ""))["reset"], true);
+    assert_eq!(left(&other.check(&user, Some(0))), 10);
+    // Rules that come with the call.
+    let throttle = json!({ "key": "k", "sliding_log": { "limit": 3, "window": "1h" } });
+    let passes = |client: &mut Client| json_of(&client.post("/v1/throttle", &throttle))["allowed"].clone();
+    let passed = [passes(&mut one), passes(&mut other), passes(&mut one), passes(&mut other)];
+    assert_eq!(passed, [true, true, true, false]);
+    // Places.
+    let place = json!({ "attributes": { "user": "u", "path": "/p" } });
+    let first = json_of(&one.post("/v1/acquire", &place));
+    let second = json_of(&other.post("/v1/acquire", &place));
+    assert_eq!([&first["allowed"], &second["allowed"]], [true, true], "{first} {second}");
+    let third = json_of(&one.post("/v1/acquire", &place));
+    assert_eq!((&third["allowed"], &third["reason"]), (&json!(false), &json!("in_flight")));
+    assert!(third["retry_after"].as_f64().unwrap() > 50.0, "{third}");
+    let release = |client: &mut Client, permit: &Value| {
+        json_of(&client.post("/v1/release", &json!({ "permit": permit })))["released"].clone()
+    };
+    assert_eq!(release(&mut other, &second["permit"]), true);
+    assert_eq!(release(&mut other, &second["permit"]), false, "once");
+    assert_eq!(json_of(&one.post("/v1/acquire", &place))["allowed"], true);
+}
+
+#[test]
+fn what_redis_cannot_keep_is_refused_with_the_reason() {
+    let directory = Directory::new();
+    for (policy, words) in [
+        ("limits: [{ name: a, key: [], concurrency: { limit: 5 } }]", "needs a `lease`"),
+        ("limits: [{ name: a, key: [], fixed_window: { limit: 5, window: 1500ns } }]", "whole microseconds"),
+        (
+            "limits: [{ name: a, key: [tenant], fixed_window: { limit: 5, window: 1s } }, { name: b, key: [], fixed_window: { limit: 5, window: 1s } }]",
+            "different places",
+        ),
+    ] {
+        let cluster = "store: { redis: { urls: ['redis://127.0.0.1:1'], cluster: true } }";
+        let file = directory
+            .write("tollgate.yaml", &format!("listen: {{ http: '127.0.0.1:0' }}\n{cluster}\n{policy}"));
+        for command in ["serve", "check"] {
+            let path = file.to_str().unwrap();
+            let arguments =
+                if command == "serve" { vec!["serve", "--config", path] } else { vec!["check", path] };
+            let output = tollgate(&arguments);
+            let told = String::from_utf8_lossy(&output.stderr).into_owned()
+                + &String::from_utf8_lossy(&output.stdout);
+            assert_eq!(output.status.code(), Some(1), "{command} {policy}: {told}");
+            assert!(told.contains(words), "{command} {policy}: {told}");
+        }
+    }
+}
