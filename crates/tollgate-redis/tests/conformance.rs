@@ -1,7 +1,9 @@
-//! The Redis store keeps every promise of a store, as the table in memory does.
+//! The Redis store keeps every promise of a store, as the table in memory does: on Redis, and on Valkey where that is
+//! installed.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -74,5 +76,18 @@ impl Store for Waiting<'_> {
 #[test]
 fn the_redis_store_conforms() {
     let (server, runtime) = (RedisServer::start(), Runtime::new().unwrap());
+    conforms(|| Waiting::new(&server, &runtime));
+}
+
+#[test]
+fn it_conforms_on_valkey() {
+    let version = Command::new("valkey-server").arg("--version").stdout(Stdio::null()).status();
+    if !version.is_ok_and(|status| status.success()) {
+        return println!("skipped: there is no valkey-server on this machine");
+    }
+    // The harness starts `redis-server`, which is the first argument here.
+    let valkey = ["sh", "-c", "shift; exec valkey-server \"$@\"", "sh"];
+    let (server, runtime) = (RedisServer::under(&valkey, &[]), Runtime::new().unwrap());
+    assert!(server.log().contains("Valkey"), "{}", server.log());
     conforms(|| Waiting::new(&server, &runtime));
 }

@@ -1,0 +1,100 @@
+//! An outage of the store, seen by two processes with limits of each `on_error`.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::load::{Line, Load, refill};
+use crate::{BACK_WITHIN, Node, wait};
+
+const RATE: u64 = 50;
+const BURST: u64 = 200;
+const NODES: usize = 2;
+
+/// Each is asked far more than it allows: 400 a second by both processes.
+const LINES: [Line; 3] = [
+    Line { name: "deny", attributes: &[("path", "/deny"), ("tenant", "acme")] },
+    Line { name: "allow", attributes: &[("path", "/allow"), ("tenant", "acme")] },
+    Line { name: "local", attributes: &[("path", "/local"), ("tenant", "acme")] },
+];
+const TASKS: usize = 2;
+const EVERY: Duration = Duration::from_millis(10);
+
+/// A time without the store.
+#[derive(Clone, Copy)]
+pub(crate) struct Outage {
+    pub(crate) name: &'static str,
+    pub(crate) lasts: Duration,
+    pub(crate) deadline: Duration,
+    /// Whether the servers come back empty.
+    pub(crate) forgets: bool,
+}
+
+impl Outage {
+    fn policy(&self, url: &str) -> String {
+        let limit = |mode: &str| {
+            format!(
+                "  - {{ name: {mode}, match: {{ path: /{mode} }}, key: [tenant], on_error: {mode}, \
+                 token_bucket: {{ rate: {RATE}/s, burst: {BURST} }} }}\n"
+            )
+        };
+        let deadline = self.deadline.as_millis();
+        format!(
+            "store: {{ redis: {{ url: '{url}', deadline: {deadline}ms, nodes: {NODES} }} }}\nlimits:\n{}{}{}",
+            limit("deny"),
+            limit("allow"),
+            limit("local"),
+        )
+    }
+
+    /// Uses the limits up, takes the store away and brings it back, and holds each of them to its bound.
+    pub(crate) async fn measure(self, url: &str, take: impl FnOnce(), bring: impl FnOnce()) {
+        let policy = self.policy(url);
+        let nodes = [Node::start(&policy).await, Node::start(&policy).await];
+        let load = Load::start(&nodes, &LINES, TASKS, EVERY);
+        load.until_denied().await;
+        wait(take);
+        sleep(self.lasts).await;
+        wait(bring);
+        let back = load.until_back(Instant::now()).await;
+        sleep(Duration::from_millis(500)).await;
+        let log = load.stop().await;
+        for line in LINES {
+            let log = log.of(line.name);
+            let silence = log.silence();
+            assert!(log.fell_back() > 0 && silence > self.lasts / 2, "{}: it was noticed", self.name);
+            // A bucket that is forgotten is as new: what would have refilled anyway is no loss.
+            let forgotten = if self.forgets { BURST.saturating_sub(refill(RATE, silence)) } else { 0 };
+            // Without the store, a bucket there has refilled unaware; the share of each process counts from the deadline
+            // of the first call without an answer.
+            let shares = refill(RATE, self.out(&log) + self.deadline) + NODES as u64;
+            let bound = match line.name {
+                "deny" => forgotten,
+                "allow" => log.admitted_meanwhile() + forgotten,
+                _ => shares.min(BURST) + forgotten,
+            };
+            let over = log.over(RATE, BURST);
+            let meanwhile = log.admitted_meanwhile();
+            let what = format!("{}, {}", self.name, line.name);
+            log.report(
+                &what,
+                over,
+                bound,
+                format_args!("{meanwhile} passed meanwhile; back after {back:.0?}"),
+            );
+            match line.name {
+                "deny" => assert_eq!(meanwhile, 0, "{what}"),
+                "allow" => assert_eq!(meanwhile, log.fell_back(), "{what}"),
+                _ => assert!(meanwhile <= shares, "{what}: {meanwhile} passed, the shares are {shares}"),
+            }
+        }
+        assert!(back < BACK_WITHIN, "{}: back after {back:?}", self.name);
+    }
+
+    /// From the first decision without the store to the last, at most.
+    fn out(&self, log: &crate::load::Log) -> Duration {
+        let mut fallen = log.asked.iter().filter(|one| one.fell_back());
+        let first = fallen.next().expect("something fell back").sent;
+        fallen.map(|one| one.received() - first).max().unwrap_or_default()
+    }
+}
