@@ -37,7 +37,7 @@ pub(super) struct Cluster {
     common: Arc<Common>,
     map: ArcSwap<Map>,
     changing: Mutex<()>,                 // held while the map is changed
-    unknown: Mutex<(Arc<str>, Instant)>, // why there is no map, and since when
+    unknown: Mutex<(Arc<str>, Instant)>, // why there is no map, and since when it lacks servers
 }
 
 /// Which server has which slots.
@@ -65,13 +65,13 @@ impl Cluster {
     /// The server that has a slot.
     pub(super) fn owner(&self, slot: usize) -> Result<Arc<Shard>, LinkError> {
         let map = self.map.load();
-        if let Some(server) = map.servers.get(usize::from(map.owners[slot])) {
-            return Ok(Arc::clone(server));
+        if let Some(owner) = map.servers.get(usize::from(map.owners[slot])) {
+            return Ok(Arc::clone(owner));
         }
-        let (mut reason, since) = self.unknown.lock().clone();
-        if !map.servers.is_empty() {
-            reason = format!("no server has slot {slot}").into();
-        }
+        // Locked once: a second time within the statement would wait for the first, for ever.
+        let (unknown, since) = self.unknown.lock().clone();
+        let reason =
+            if map.servers.is_empty() { unknown } else { format!("no server has slot {slot}").into() };
         Err(LinkError::Open { shard: "cluster".into(), reason, since })
     }
 
@@ -201,6 +201,9 @@ impl Cluster {
                 None if has_slots => servers.push(self.start(address)),
                 None => {} // it is connected to when a slot is on its way there
             }
+        }
+        if owners.contains(&NOBODY) && !before.owners.contains(&NOBODY) {
+            self.unknown.lock().1 = Instant::now();
         }
         self.map.store(Arc::new(Map { owners: owners.into(), servers }));
     }

@@ -16,6 +16,7 @@ mod one_server;
 mod permits;
 mod scripts;
 mod sentinel;
+mod starting;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,11 +43,17 @@ struct Node {
 impl Node {
     /// Starts one by a policy file, and waits until it reaches its servers.
     async fn start(policy: &str) -> Self {
+        let node = Self::begin(policy);
+        assert!(node.store.ready(PATIENCE).await, "{:?}", node.store.health());
+        node
+    }
+
+    /// Starts one, whether or not its servers are there.
+    fn begin(policy: &str) -> Self {
         let policy =
             Policy::read(Path::new("tollgate.yaml"), policy).unwrap_or_else(|faults| panic!("{faults}"));
         let StoreSettings::Redis(redis) = &policy.store else { panic!("the policy has no store") };
         let store = RedisStore::open(redis).unwrap();
-        assert!(store.ready(PATIENCE).await, "{:?}", store.health());
         let engine = Engine::with_store(policy, Clock::new(), Arc::new(store.clone())).unwrap();
         Self { engine: Arc::new(engine), store }
     }
