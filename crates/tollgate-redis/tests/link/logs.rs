@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate_redis::link::{Link, Settings};
+use tollgate_testkit::RedisServer;
 
-use crate::servers::Redis;
 use crate::{PATIENCE, count, counting, settings, until};
 
 #[derive(Clone, Default)]
@@ -38,13 +38,13 @@ async fn each_change_is_told_once_and_no_call_is() {
     // For all tests of the process: whether a line is wanted at all is decided once, by whoever comes there first.
     tracing::subscriber::set_global_default(subscriber).expect("no other test reads logs");
 
-    let mut server = Redis::start(&["--requirepass", "hidden"]).await;
+    let server = RedisServer::with(&["--requirepass", "hidden"]);
     server.kill();
     let link =
         Link::new(Settings { password: Some("hidden".to_owned()), ..settings(&server.url()) }).unwrap();
     // Three attempts or more.
     assert!(!link.ready(Duration::from_millis(1200)).await);
-    server.again().await;
+    server.restart();
     assert!(link.ready(PATIENCE).await);
     let script = counting();
     for _ in 0..100 {
@@ -55,10 +55,10 @@ async fn each_change_is_told_once_and_no_call_is() {
     for _ in 0..100 {
         count(&link, &script, "a").await.unwrap_err();
     }
-    server.again().await;
+    server.restart();
     assert!(link.ready(PATIENCE).await);
 
-    let told = lines.with(&format!("shard=127.0.0.1:{}", server.port));
+    let told = lines.with(&format!("shard=127.0.0.1:{}", server.port()));
     let words = [
         ("WARN", "cannot be reached"),
         ("INFO", "can be used"),

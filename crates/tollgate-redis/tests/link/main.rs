@@ -1,9 +1,10 @@
 //! The link with real servers: what they do to it, and how soon it is over that.
 
+mod certificates;
 mod cluster;
 mod logs;
+mod proxy;
 mod sentinel;
-mod servers;
 mod single;
 
 use std::time::Duration;

@@ -5,8 +5,10 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_redis::link::{BreakerState, Call, Link, LinkError, Script, Settings, Tls};
+use tollgate_testkit::{RedisServer, free_port};
 
-use crate::servers::{Proxy, Redis, certificates};
+use crate::certificates::certificates;
+use crate::proxy::Proxy;
 use crate::{PATIENCE, count, counting, settings, until};
 
 /// What a busy machine may add to a deadline.
@@ -14,7 +16,7 @@ const SLACK: Duration = Duration::from_millis(150);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_answered_and_a_script_that_was_forgotten_is_sent_again() {
-    let server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let link = Link::new(settings(&server.url())).unwrap();
     assert!(link.ready(PATIENCE).await);
     let script = Script::new("return {KEYS[1], ARGV[1], ARGV[2]}");
@@ -25,24 +27,24 @@ async fn a_call_is_answered_and_a_script_that_was_forgotten_is_sent_again() {
         Value::BulkString(b"\xff".into()),
     ]);
     assert_eq!(link.call(call).await, Ok(expected.clone()));
-    server.ask(&["SCRIPT", "FLUSH"]);
+    server.command(&["SCRIPT", "FLUSH"]);
     assert_eq!(link.call(call).await, Ok(expected.clone()));
     assert_eq!(link.call(call).await, Ok(expected));
     let [health] = &link.health()[..] else { panic!("one server is one shard") };
     assert_eq!((health.state, health.repairs, health.calls), (BreakerState::Closed, 2, 5));
-    assert_eq!(health.address, format!("127.0.0.1:{}", server.port));
+    assert_eq!(health.address, format!("127.0.0.1:{}", server.port()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_that_were_learnt_are_there_from_the_first_call() {
-    let mut server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let link = Link::new(settings(&server.url())).unwrap();
     let script = counting();
     link.learn(&script);
     assert!(link.ready(PATIENCE).await);
     server.kill();
     until("the end is noticed", async || link.health()[0].state == BreakerState::Open).await;
-    server.again().await;
+    server.restart();
     assert!(link.ready(PATIENCE).await);
     assert_eq!(link.health()[0].state, BreakerState::HalfOpen);
     assert_eq!(count(&link, &script, "a").await, Ok(1));
@@ -52,7 +54,7 @@ async fn scripts_that_were_learnt_are_there_from_the_first_call() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_the_server_are_told_and_do_not_open_the_breaker() {
-    let server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let link = Link::new(settings(&server.url())).unwrap();
     assert!(link.ready(PATIENCE).await);
     for (source, words, may_have_run) in [
@@ -75,7 +77,7 @@ async fn errors_of_the_server_are_told_and_do_not_open_the_breaker() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_costs_no_time_and_is_back_within_two_seconds() {
-    let mut server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let link = Link::new(settings(&server.url())).unwrap();
     let script = counting();
     assert!(link.ready(PATIENCE).await);
@@ -88,20 +90,20 @@ async fn a_server_that_is_killed_costs_no_time_and_is_back_within_two_seconds() 
         assert!(matches!(error, LinkError::Open { .. }) && !error.may_have_run(), "{error}");
     }
     assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
-    server.again().await;
+    server.restart();
     let back = until("calls work again", async || count(&link, &script, "a").await.is_ok()).await;
     assert!(back < Duration::from_secs(2), "{back:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stands_still_costs_a_deadline_at_most_and_nothing_runs_twice() {
-    let server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let deadline = Duration::from_millis(100);
     let link = Link::new(Settings { deadline, ..settings(&server.url()) }).unwrap();
     let script = counting();
     link.learn(&script);
     assert!(link.ready(PATIENCE).await);
-    server.signal("STOP");
+    server.pause();
     let stopped = Instant::now();
     let (mut number, mut late, mut may_have_run) = (0, 0, Vec::new());
     while stopped.elapsed() < Duration::from_secs(2) {
@@ -116,27 +118,28 @@ async fn a_server_that_stands_still_costs_a_deadline_at_most_and_nothing_runs_tw
         number += 1;
         sleep(Duration::from_millis(1)).await;
     }
-    server.signal("CONT");
+    server.resume();
     assert_eq!(late, 0, "of {number}");
     assert_eq!(may_have_run.len(), 5, "the sixth and later fail at once: {:?}", link.health());
     let back = until("calls work again", async || count(&link, &script, "after").await.is_ok()).await;
     assert!(back < Duration::from_secs(2), "{back:?}");
     // What stood in the server's socket ran when it went on; none of it twice, and nothing else.
-    let keys: Vec<String> = redis::from_redis_value(server.ask(&["KEYS", "n*"])).unwrap();
+    let keys = server.command(&["KEYS", "n*"]);
+    let keys: Vec<String> = keys.array().iter().map(|key| key.text().to_owned()).collect();
     assert!(!keys.is_empty() && keys.iter().all(|key| may_have_run.contains(key)), "{keys:?}");
     for key in keys {
-        assert_eq!(server.ask_text(&["GET", &key]), "1", "{key}");
+        assert_eq!(server.command(&["GET", &key]).text(), "1", "{key}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_under_way_when_the_server_is_killed_may_have_run() {
-    let mut server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let link = Link::new(Settings { deadline: PATIENCE, ..settings(&server.url()) }).unwrap();
     let script = counting();
     assert!(link.ready(PATIENCE).await);
     assert_eq!(count(&link, &script, "a").await, Ok(1));
-    server.signal("STOP");
+    server.pause();
     let (answer, ()) = tokio::join!(count(&link, &script, "a"), async {
         sleep(Duration::from_millis(50)).await;
         server.kill();
@@ -147,8 +150,8 @@ async fn calls_under_way_when_the_server_is_killed_may_have_run() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_fell_silent_is_replaced_by_a_new_one() {
-    let server = Redis::start(&[]).await;
-    let proxy = Proxy::start(server.port).await;
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address()).await;
     let deadline = Duration::from_millis(100);
     let link =
         Link::new(Settings { deadline, ..settings(&format!("redis://127.0.0.1:{}", proxy.port)) }).unwrap();
@@ -168,7 +171,7 @@ async fn a_connection_that_fell_silent_is_replaced_by_a_new_one() {
     assert_eq!(link.health()[0].state, BreakerState::Open);
     assert!(link.ready(Duration::from_secs(2)).await, "{:?}", link.health());
     // One that passed the proxy in the last moment has run.
-    let had: i64 = server.ask_text(&["GET", "a"]).parse().unwrap();
+    let had: i64 = server.command(&["GET", "a"]).text().parse().unwrap();
     assert_eq!(count(&link, &script, "a").await, Ok(had + 1));
     assert_eq!(link.health()[0].state, BreakerState::Closed);
 }
@@ -187,7 +190,7 @@ async fn a_server_that_never_answers_is_never_called() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn passwords_and_users_are_given_and_wrong_ones_told() {
-    let server = Redis::start(&["--requirepass", "open sesame"]).await;
+    let server = RedisServer::with(&["--requirepass", "open sesame"]);
     let script = counting();
     let acl = [
         "ACL",
@@ -203,9 +206,9 @@ async fn passwords_and_users_are_given_and_wrong_ones_told() {
         "+role",
         "+ping",
     ];
-    server.try_ask(&acl, Some("open sesame")).unwrap();
+    assert_eq!(server.command(&acl).text(), "OK");
     let narrow = ["ACL", "SETUSER", "narrow", "on", ">mine", "~*", "+role", "+ping"];
-    server.try_ask(&narrow, Some("open sesame")).unwrap();
+    assert_eq!(server.command(&narrow).text(), "OK");
     let link = |username: Option<&str>, password: Option<&str>| {
         let (username, password) = (username.map(str::to_owned), password.map(str::to_owned));
         Link::new(Settings { username, password, ..settings(&server.url()) }).unwrap()
@@ -238,22 +241,20 @@ async fn passwords_and_users_are_given_and_wrong_ones_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_is_spoken_with_those_who_can_prove_who_they_are() {
     let folder = certificates();
-    let file = |name: &str| folder.join(name);
+    let file = |name: &str| folder.path().join(name);
     let [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map(|name| file(name).display().to_string());
-    let server = Redis::start(&[
-        "--port",
-        "0",
+    let port = free_port();
+    let _server = RedisServer::with(&[
         "--tls-port",
-        "PORT",
+        &port.to_string(),
         "--tls-cert-file",
         &cert,
         "--tls-key-file",
         &key,
         "--tls-ca-cert-file",
         &ca,
-    ])
-    .await;
-    let url = format!("rediss://127.0.0.1:{}", server.port);
+    ]);
+    let url = format!("rediss://127.0.0.1:{port}");
     let link = |tls| Link::new(Settings { tls, ..settings(&url) }).unwrap();
     let ours = Tls {
         ca_file: Some(file("ca.pem")),
@@ -266,7 +267,7 @@ async fn tls_is_spoken_with_those_who_can_prove_who_they_are() {
     // Nobody whom we trust knows the server; the server asks for a certificate.
     let other = certificates();
     for (tls, words) in [
-        (Tls { ca_file: Some(other.join("ca.pem")), ..ours }, "TLS: invalid peer certificate"),
+        (Tls { ca_file: Some(other.path().join("ca.pem")), ..ours }, "TLS: invalid peer certificate"),
         (Tls { ca_file: Some(file("ca.pem")), ..Tls::default() }, ""),
     ] {
         let link = link(Some(tls));
@@ -278,28 +279,28 @@ async fn tls_is_spoken_with_those_who_can_prove_who_they_are() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_takes_no_charges_and_becoming_one_opens_the_breaker() {
-    let server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let link = Link::new(settings(&server.url())).unwrap();
     let script = counting();
     assert!(link.ready(PATIENCE).await);
-    server.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = count(&link, &script, "a").await.unwrap_err();
     assert!(matches!(&error, LinkError::Server(text) if text.starts_with("READONLY")), "{error}");
     until("it is told why", async || {
         link.health()[0].reason.as_ref().is_some_and(|reason| reason.contains("it is a slave, not a primary"))
     })
     .await;
-    server.ask(&["REPLICAOF", "NO", "ONE"]);
+    server.command(&["REPLICAOF", "NO", "ONE"]);
     assert!(link.ready(Duration::from_secs(2)).await);
     assert_eq!(count(&link, &script, "a").await, Ok(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_on_once_the_link_is_dropped() {
-    let server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let link = Link::new(settings(&server.url())).unwrap();
     assert!(link.ready(PATIENCE).await);
-    let connected = || server.ask_text(&["CLIENT", "LIST"]).lines().count();
+    let connected = || server.command(&["CLIENT", "LIST"]).text().lines().count();
     assert_eq!(connected(), 2);
     drop(link);
     until("the connection ends", async || connected() == 1).await;
@@ -313,7 +314,7 @@ fn a_link_needs_a_runtime() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_is_given_up_leaves_the_others_their_answers() {
-    let server = Redis::start(&[]).await;
+    let server = RedisServer::start();
     let link = Link::new(settings(&server.url())).unwrap();
     let script = Script::new("return ARGV[1]");
     assert!(link.ready(PATIENCE).await);
