@@ -1,7 +1,7 @@
 //! From what is asked to the script that decides it.
 
 use smallvec::SmallVec;
-use tollgate_core::{Align, Rule, RuleParts};
+use tollgate_core::{Align, Rule, RuleParts, WaitParts};
 use tollgate_policy::{Ask, Does, Part};
 
 use crate::key::write_key;
@@ -36,11 +36,6 @@ impl Texts {
             }
         }
         self.text(&digits[at..]);
-    }
-
-    fn span(&mut self, span: Span) {
-        self.number(span.whole);
-        self.number(span.part);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -124,87 +119,91 @@ impl Limit {
     /// What plan.lua is told of it.
     fn write(&self, id: &[u8], to: &mut Texts) {
         let fits = self.cost <= self.rule.capacity();
-        let does: &[u8] = match self.does {
-            _ if self.cost == 0 => b"z",
-            Does::Refund if self.gives_back(fits) => b"r",
-            Does::Refund => b"z",
-            Does::Preview if !fits => b"x",
-            Does::Preview => b"p",
-            Does::Charge | Does::Hold if !fits => b"n",
-            Does::Charge | Does::Hold => b"c",
+        let does = match self.does {
+            _ if self.cost == 0 => b'z',
+            Does::Refund if self.gives_back(fits) => b'r',
+            Does::Refund => b'z',
+            Does::Preview if !fits => b'x',
+            Does::Preview => b'p',
+            Does::Charge | Does::Hold if !fits => b'n',
+            Does::Charge | Does::Hold => b'c',
         };
-        let part: &[u8] = match self.part {
-            Part::All => b"a",
-            Part::OneOf => b"o",
-            Part::Alone => b"s",
+        let part = match self.part {
+            Part::All => b'a',
+            Part::OneOf => b'o',
+            Part::Alone => b's',
         };
-        let mut head = |kind: &[u8]| {
-            to.text(kind);
-            to.text(part);
-            to.text(does);
+        let mut head = |kind: u8, more: &[u8]| {
+            to.with(|bytes| {
+                bytes.extend_from_slice(&[kind, part, does]);
+                bytes.extend_from_slice(more);
+            });
         };
         // What does not fit is denied; only counts look at how much it is, that of denied requests or to be given back.
         let (spent, clipped) = (if fits { self.cost } else { 0 }, self.cost.min(MOST));
         match self.rule.parts() {
             RuleParts::TokenBucket { bucket, waits, .. } => {
                 let schedule = Schedule::new(bucket);
-                head(b"b");
+                head(b'b', if waits.is_some() { b"w" } else { b"" });
                 to.text(self.tag.as_bytes());
-                to.number(schedule.per);
-                to.span(schedule.span(spent));
-                let (tolerance, wait) =
-                    (schedule.tolerance(), waits.map(|waits| waits.max_wait.get() / MICRO));
-                to.span(Span { whole: tolerance.whole + wait.unwrap_or(0), ..tolerance });
-                to.span(tolerance); // up to there, nobody waits
-                write_wait(wait, waits.map_or(0, |waits| waits.max_waiting), to);
+                let (cost, tolerance) = (schedule.span(spent), schedule.tolerance());
+                match waits {
+                    None => schedule.write(&[cost, tolerance], to),
+                    Some(WaitParts { max_wait, max_waiting }) => {
+                        let wait = max_wait.get() / MICRO;
+                        let reach = Span { whole: tolerance.whole + wait, ..tolerance };
+                        schedule.write(&[cost, reach, tolerance], to); // up to the tolerance, nobody waits
+                        to.number(wait);
+                        to.number(max_waiting.into());
+                    }
+                }
             }
             RuleParts::LeakyBucket { bucket, waits } => {
                 let schedule = Schedule::new(bucket);
-                head(b"b");
+                head(b'b', if waits.is_some() { b"w" } else { b"" });
                 to.text(self.tag.as_bytes());
-                to.number(schedule.per);
-                to.span(schedule.span(spent));
-                to.span(schedule.tolerance());
-                to.span(schedule.span(spent)); // whoever is first goes at once
-                let wait = waits.map(|waits| waits.max_wait.get() / MICRO);
-                write_wait(wait, waits.map_or(0, |waits| waits.max_waiting), to);
+                let (cost, tolerance) = (schedule.span(spent), schedule.tolerance());
+                match waits {
+                    None => schedule.write(&[cost, tolerance], to),
+                    Some(WaitParts { max_wait, max_waiting }) => {
+                        schedule.write(&[cost, tolerance, cost], to); // whoever is first goes at once
+                        to.number(max_wait.get() / MICRO);
+                        to.number(max_waiting.into());
+                    }
+                }
             }
             RuleParts::BurstCredits { base, peak } => {
-                head(b"d");
+                head(b'd', b"");
                 to.text(self.tag.as_bytes());
                 for schedule in [base, peak].map(Schedule::new) {
-                    to.number(schedule.per);
-                    to.span(schedule.span(spent));
-                    to.span(schedule.tolerance());
+                    schedule.write(&[schedule.span(spent), schedule.tolerance()], to);
                 }
             }
             RuleParts::FixedWindow { limit, window, align, counts_denied } => {
-                head(b"f");
+                let begins = if align == Align::Epoch { b'e' } else { b'f' };
+                head(b'f', &[begins, if counts_denied { b'd' } else { b'-' }]);
                 to.text(self.tag.as_bytes());
                 to.number(limit);
                 to.number(clipped);
                 to.number(window.get() / MICRO);
-                to.number((align == Align::Epoch).into());
-                to.number(counts_denied.into());
             }
             RuleParts::SlidingLog { limit, window } => {
-                head(b"w");
+                head(b'w', b"");
                 to.text(self.tag.as_bytes());
                 to.number(limit);
                 to.number(spent);
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingCounter { limit, window, buckets, mode } => {
-                head(b"s");
+                head(b's', mode_letter(mode).as_bytes());
                 to.text(self.tag.as_bytes());
                 to.number(limit);
                 to.number(clipped);
                 to.number(window.get() / MICRO);
                 to.number(buckets.into());
-                to.text(mode_letter(mode).as_bytes());
             }
             RuleParts::Concurrency { limit, lease } => {
-                head(b"p");
+                head(b'p', b"");
                 to.number(limit);
                 to.number(spent);
                 to.number(lease.map_or(0, |lease| lease.get() / MICRO));
@@ -215,9 +214,8 @@ impl Limit {
 }
 
 impl Schedule {
-    /// What buckets.lua is told: the cost and the tolerance, without pieces where neither has any.
-    fn write_plain(&self, cost: u64, to: &mut Texts) {
-        let spans = [self.span(cost), self.tolerance()];
+    /// Spans as scripts take them: without pieces where none has any.
+    fn write(&self, spans: &[Span], to: &mut Texts) {
         if spans.iter().all(|span| span.part == 0) {
             spans.iter().for_each(|span| to.number(span.whole));
         } else {
@@ -225,14 +223,6 @@ impl Schedule {
             spans.iter().for_each(|span| to.text(format!("{}+{}/{per}", span.whole, span.part).as_bytes()));
         }
     }
-}
-
-fn write_wait(wait: Option<u64>, max_waiting: u32, to: &mut Texts) {
-    match wait {
-        Some(wait) => to.number(wait),
-        None => to.text(b"-1"),
-    }
-    to.number(max_waiting.into());
 }
 
 /// A request, ready to be sent.
@@ -274,7 +264,8 @@ impl Prepared {
         if !self.is_denied && self.limits.iter().all(Limit::is_plain) {
             for limit in &self.limits {
                 texts.text(limit.tag.as_bytes());
-                limit.schedule().expect("a bucket has one").write_plain(limit.cost, &mut texts);
+                let schedule = limit.schedule().expect("a bucket has one");
+                schedule.write(&[schedule.span(limit.cost), schedule.tolerance()], &mut texts);
             }
             if let Some(now) = now {
                 texts.number(now);

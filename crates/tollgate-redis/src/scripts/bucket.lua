@@ -1,43 +1,47 @@
 -- Token bucket and leaky bucket, also with a max_wait: see bucket.rs, max_wait.rs.
 --
--- Numbers: tag, pieces of a microsecond; then, each in whole microseconds and pieces: the cost, how far the schedule may
--- reach, how far it reaches without anybody waiting; then the longest wait (whole microseconds, -1 for none) and how many
--- may wait.
+-- Numbers: tag; then as spans the cost and how far the schedule may reach; with a `w` in the head also how far it reaches
+-- without anybody waiting, the longest wait in whole microseconds, and how many may wait.
 -- State: `tat[+part][,turn,turn…] tag`: the theoretical arrival time in whole microseconds and in pieces of the next one, and
 -- when those go who wait. Answers: tat, part, number of turns, the turns.
 makers.b = function()
   local rule = {}
 
-  function rule.read(limit, next_argument, next_number)
-    limit.tag, limit.per = next_argument(), next_number()
-    limit.cost, limit.cost_part = next_number(), next_number()
-    limit.tolerance, limit.tolerance_part = next_number(), next_number()
-    limit.free, limit.free_part = next_number(), next_number()
-    limit.max_wait, limit.max_waiting = next_number(), next_number()
-  end
-
-  function rule.load(limit, answer)
-    local numbers, other = load_text(limit)
-    if other then return other end
-    limit.tat, limit.part, limit.turns = tonumber(numbers or 0), 0, {}
-    if not limit.tat then
-      local tat, part, turns = string.match(numbers, '^(%d+)%+?(%d*)(.*)$')
-      limit.tat, limit.part = tonumber(tat), tonumber(part) or 0
-      for turn in string.gmatch(turns, '%d+') do
-        limit.turns[#limit.turns + 1] = tonumber(turn)
+  function rule.load(key, head, at, answer)
+    local tag = ARGV[at]
+    local numbers, other = load_text(key, tag)
+    if other then return nil, other end
+    local tat, part, turns = tonumber(numbers or 0), 0, nil
+    if not tat then
+      local whole, pieces, rest = string.match(numbers, '^(%d+)%+?(%d*)(.*)$')
+      tat, part = tonumber(whole), tonumber(pieces) or 0
+      for turn in string.gmatch(rest, '%d+') do
+        turns = turns or {}
+        turns[#turns + 1] = tonumber(turn)
       end
     end
-    local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3] = limit.tat, limit.part, #limit.turns
-    for i = 1, #limit.turns do answer[n + 3 + i] = limit.turns[i] end
-    limit.ahead = limit.tat - now
-    if limit.ahead < 0 then limit.ahead, limit.part = 0, 0 end
+    local n, count = #answer, turns and #turns or 0
+    answer[n + 1], answer[n + 2], answer[n + 3] = tat, part, count
+    for i = 1, count do answer[n + 3 + i] = turns[i] end
+    local ahead = tat - now
+    if ahead < 0 then ahead, part = 0, 0 end
+    local cost, cost_part, per = span(ARGV[at + 1])
+    local tolerance, tolerance_part = span(ARGV[at + 2])
+    local limit = {
+      key = key, tag = tag, ahead = ahead, part = part, cost = cost, cost_part = cost_part, per = per,
+      tolerance = tolerance, tolerance_part = tolerance_part, kind = 0, group = 0, does = 0, allows = 0,
+    }
+    if string.sub(head, 4, 4) ~= 'w' then return limit, at + 3 end
+    limit.turns = turns or {}
+    limit.free, limit.free_part = span(ARGV[at + 3])
+    limit.max_wait, limit.max_waiting = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+    return limit, at + 6
   end
 
-  -- How far the schedule reaches with the request.
+  -- How far the schedule reaches with the request. One that has pieces, of a rule that has none, keeps them.
   function rule.reach_with(limit)
     local reach, part = limit.ahead + limit.cost, limit.part + limit.cost_part
-    if part >= limit.per then return reach + 1, part - limit.per end
+    if limit.cost_part > 0 and part >= limit.per then return reach + 1, part - limit.per end
     return reach, part
   end
 
@@ -51,7 +55,7 @@ makers.b = function()
   function rule.test(limit)
     local reach, part = rule.reach_with(limit)
     if reach > limit.tolerance or (reach == limit.tolerance and part > limit.tolerance_part) then return false end
-    if limit.max_wait < 0 then return true end
+    if not limit.max_wait then return true end
     local makes_room = #limit.turns - limit.max_waiting + 1
     if makes_room >= 1 and limit.turns[makes_room] > now then return false end
     return delay(limit, reach, part) <= limit.max_wait
@@ -59,16 +63,20 @@ makers.b = function()
 
   local function save(limit, reach, part)
     local schedule = part == 0 and string.format('%d', now + reach) or string.format('%d+%d', now + reach, part)
-    for i = 1, #limit.turns do schedule = schedule .. string.format(',%d', limit.turns[i]) end
+    if limit.turns then
+      for i = 1, #limit.turns do schedule = schedule .. string.format(',%d', limit.turns[i]) end
+    end
     redis.call('SET', limit.key, schedule .. ' ' .. limit.tag, 'PX', millis(reach))
   end
 
   function rule.spend(limit)
     local reach, part = rule.reach_with(limit)
-    local wait = delay(limit, reach, part)
-    if limit.max_wait >= 0 and wait > 0 then
-      while #limit.turns >= limit.max_waiting do table.remove(limit.turns, 1) end
-      limit.turns[#limit.turns + 1] = now + wait
+    if limit.max_wait then
+      local wait, turns = delay(limit, reach, part), limit.turns
+      if wait > 0 then
+        while #turns >= limit.max_waiting do table.remove(turns, 1) end
+        turns[#turns + 1] = now + wait
+      end
     end
     save(limit, reach, part)
   end
@@ -76,10 +84,12 @@ makers.b = function()
   -- The cost is that of what is given back.
   function rule.refund(limit)
     if limit.ahead == 0 and limit.part == 0 then return end
-    if limit.turns[1] and limit.turns[#limit.turns] > now then return end
+    if limit.turns then
+      if limit.turns[1] and limit.turns[#limit.turns] > now then return end
+      limit.turns = {}
+    end
     local reach, part = limit.ahead - limit.cost, limit.part - limit.cost_part
     if part < 0 then reach, part = reach - 1, part + limit.per end
-    limit.turns = {}
     if reach < 0 or (reach == 0 and part == 0) then
       redis.call('DEL', limit.key)
     else

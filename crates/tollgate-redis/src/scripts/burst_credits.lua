@@ -1,39 +1,35 @@
 -- Burst credits, two buckets of which both must allow: see burst_credits.rs.
 --
--- Numbers: tag; then for the credits and for the peak: pieces of a microsecond, cost and tolerance, each in whole
--- microseconds and pieces.
+-- Numbers: tag; then as spans the cost and the tolerance of the credits, and those of the peak.
 -- State: `tat part tat part tag`. Answers the four.
 makers.d = function()
   local rule, bucket = {}, kind_of('b')
 
-  local function read_schedule(limit, tag, next_number)
-    local schedule = { tag = tag, max_wait = -1, turns = {}, key = limit.key }
-    schedule.per = next_number()
-    schedule.cost, schedule.cost_part = next_number(), next_number()
-    schedule.tolerance, schedule.tolerance_part = next_number(), next_number()
-    return schedule
+  -- A schedule, as bucket.lua has one in a limit; its text is how it was kept.
+  local function schedule(tat, part, at)
+    local text = tat .. ' ' .. part
+    local ahead, pieces = tat - now, tonumber(part)
+    if ahead < 0 then ahead, pieces = 0, 0 end
+    local cost, cost_part, per = span(ARGV[at])
+    local tolerance, tolerance_part = span(ARGV[at + 1])
+    return {
+      text = text, ahead = ahead, part = pieces, cost = cost, cost_part = cost_part, per = per,
+      tolerance = tolerance, tolerance_part = tolerance_part,
+    }
   end
 
-  function rule.read(limit, next_argument, next_number)
-    limit.tag = next_argument()
-    limit.base, limit.peak = read_schedule(limit, limit.tag, next_number), read_schedule(limit, limit.tag, next_number)
-  end
-
-  function rule.load(limit, answer)
-    local numbers, other = load_text(limit)
-    if other then return other end
+  function rule.load(key, head, at, answer)
+    local tag = ARGV[at]
+    local numbers, other = load_text(key, tag)
+    if other then return nil, other end
     local base, base_part, peak, peak_part = string.match(numbers or '0 0 0 0', '^(%d+) (%d+) (%d+) (%d+)$')
-    for schedule, state in pairs({ [limit.base] = { base, base_part }, [limit.peak] = { peak, peak_part } }) do
-      schedule.tat, schedule.part = tonumber(state[1]), tonumber(state[2])
-      schedule.text = state[1] .. ' ' .. state[2]
-      schedule.ahead = schedule.tat - now
-    end
     local n = #answer
-    answer[n + 1], answer[n + 2] = limit.base.tat, limit.base.part
-    answer[n + 3], answer[n + 4] = limit.peak.tat, limit.peak.part
-    for _, schedule in ipairs({ limit.base, limit.peak }) do
-      if schedule.ahead < 0 then schedule.ahead, schedule.part = 0, 0 end
-    end
+    answer[n + 1], answer[n + 2] = tonumber(base), tonumber(base_part)
+    answer[n + 3], answer[n + 4] = tonumber(peak), tonumber(peak_part)
+    return {
+      key = key, tag = tag, base = schedule(base, base_part, at + 1), peak = schedule(peak, peak_part, at + 3),
+      kind = 0, group = 0, does = 0, allows = 0,
+    }, at + 5
   end
 
   function rule.test(limit)

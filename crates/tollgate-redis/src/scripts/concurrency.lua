@@ -9,30 +9,29 @@ makers.p = function()
   local rule = {}
   local NEWEST = 4503599627370496
 
-  function rule.read(limit, next_argument, next_number)
-    limit.limit, limit.cost, limit.lease, limit.id = next_number(), next_number(), next_number(), next_argument()
-  end
-
-  function rule.load(limit, answer)
+  function rule.load(key, head, at, answer)
+    local cost = tonumber(ARGV[at + 1])
     local function ends(i)
-      return tonumber(redis.call('ZRANGE', limit.key, i, i, 'WITHSCORES')[2])
+      return tonumber(redis.call('ZRANGE', key, i, i, 'WITHSCORES')[2])
     end
-    local places, ended = redis.call('ZCARD', limit.key) - 1, 0
-    limit.effective = now
+    local places, ended, effective = redis.call('ZCARD', key) - 1, 0, now
     if places >= 0 then
-      limit.effective = math.max(now, ends(-1) - NEWEST)
-      ended = redis.call('ZCOUNT', limit.key, '-inf', limit.effective)
+      effective = math.max(now, ends(-1) - NEWEST)
+      ended = redis.call('ZCOUNT', key, '-inf', effective)
     end
-    limit.in_flight = math.max(places - ended, 0)
+    local in_flight = math.max(places - ended, 0)
     local first, last, frees = 0, 0, 0
-    local needed = limit.in_flight + limit.cost - limit.limit
-    if limit.in_flight > 0 then
+    local needed = in_flight + cost - ARGV[at]
+    if in_flight > 0 then
       first, last = ends(ended), ends(-2)
-      if needed > 0 and needed <= limit.in_flight then frees = ends(ended + needed - 1) end
+      if needed > 0 and needed <= in_flight then frees = ends(ended + needed - 1) end
     end
-    limit.fits = needed <= 0
     local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = limit.in_flight, first, last, frees
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = in_flight, first, last, frees
+    return {
+      key = key, cost = cost, lease = tonumber(ARGV[at + 2]), id = ARGV[at + 3], effective = effective,
+      fits = needed <= 0, kind = 0, group = 0, does = 0, allows = 0,
+    }, at + 4
   end
 
   function rule.test(limit)

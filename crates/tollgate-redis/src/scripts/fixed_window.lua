@@ -1,31 +1,35 @@
 -- Fixed window: see fixed_window.rs.
 --
--- Numbers: tag, limit, cost, window in microseconds, whether windows begin with the epoch (1), whether denied requests
--- count (1).
+-- Head: e if windows begin with the epoch, f if with the first request; then d if denied requests count.
+-- Numbers: tag, limit, cost, window in microseconds.
 -- State: `end used tag`. Answers: end, used.
 makers.f = function()
   local rule = {}
 
-  function rule.read(limit, next_argument, next_number)
-    limit.tag, limit.limit, limit.cost, limit.window = next_argument(), next_number(), next_number(), next_number()
-    limit.align_epoch, limit.counts_denied = next_argument() == '1', next_argument() == '1'
-  end
-
-  function rule.load(limit, answer)
-    local numbers, other = load_text(limit)
-    if other then return other end
-    local ends, used = string.match(numbers or '0 0', '^(%d+) (%d+)$')
-    limit.ends, limit.held = tonumber(ends), tonumber(used)
-    limit.used = now < limit.ends and limit.held or 0
+  function rule.load(key, head, at, answer)
+    local tag = ARGV[at]
+    local numbers, other = load_text(key, tag)
+    if other then return nil, other end
+    local ends, held = 0, 0
+    if numbers then
+      ends, held = string.match(numbers, '^(%d+) (%d+)$')
+      ends, held = tonumber(ends), tonumber(held)
+    end
     local n = #answer
-    answer[n + 1], answer[n + 2] = limit.ends, limit.held
+    answer[n + 1], answer[n + 2] = ends, held
+    return {
+      key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = tonumber(ARGV[at + 2]),
+      window = tonumber(ARGV[at + 3]), ends = ends, held = held, used = now < ends and held or 0,
+      is_aligned = string.sub(head, 4, 4) == 'e', counts_denied = string.sub(head, 5, 5) == 'd',
+      kind = 0, group = 0, does = 0, allows = 0,
+    }, at + 4
   end
 
   function rule.test(limit)
     return limit.used + limit.cost <= limit.limit
   end
 
-  local function save_window(limit, used)
+  local function save(limit, used)
     local state = string.format('%d %d %s', limit.ends, used, limit.tag)
     redis.call('SET', limit.key, state, 'PX', millis(limit.ends - now))
   end
@@ -33,11 +37,11 @@ makers.f = function()
   function rule.spend(limit)
     local used = limit.used
     if now >= limit.ends then
-      local elapsed = limit.align_epoch and math.fmod(now, limit.window) or 0
+      local elapsed = limit.is_aligned and math.fmod(now, limit.window) or 0
       limit.ends, used = now + limit.window - elapsed, 0
     end
     -- With those denied, it may be more than the limit; not more than can be counted.
-    save_window(limit, math.min(used + limit.cost, 9007199254740991))
+    save(limit, math.min(used + limit.cost, 9007199254740991))
   end
 
   function rule.refund(limit)
@@ -46,7 +50,7 @@ makers.f = function()
     if given == limit.held then
       redis.call('DEL', limit.key)
     elseif given > 0 then
-      save_window(limit, limit.used - given)
+      save(limit, limit.used - given)
     end
   end
 

@@ -1,47 +1,46 @@
 -- Sliding window, counted: see sliding_counter.rs.
 --
 -- Time is counted in pieces of 1/N us, so that a sub-window of W/N us has exactly W pieces.
--- Numbers: tag, limit, cost, window in microseconds, sub-windows, mode (i, s, l).
+-- Head: the mode (i, s, l). Numbers: tag, limit, cost, window in microseconds, sub-windows.
 -- State: `newest count count… tag`: sub-window i is at i mod (N + 1). Answers: newest, the counts.
 makers.s = function()
   local rule = {}
 
-  function rule.read(limit, next_argument, next_number)
-    limit.tag, limit.limit, limit.cost, limit.window = next_argument(), next_number(), next_number(), next_number()
-    limit.buckets, limit.mode = next_number(), next_argument()
-  end
-
-  function rule.load(limit, answer)
-    local numbers, other = load_text(limit)
-    if other then return other end
-    limit.ring, limit.newest = {}, 0
-    local slots = limit.buckets + 1
+  function rule.load(key, head, at, answer)
+    local tag, window, buckets = ARGV[at], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    local numbers, other = load_text(key, tag)
+    if other then return nil, other end
+    local ring, newest, slots = {}, 0, buckets + 1
     if numbers then
       local i = -1
       for count in string.gmatch(numbers, '%d+') do
-        if i < 0 then limit.newest = tonumber(count) else limit.ring[i] = tonumber(count) end
+        if i < 0 then newest = tonumber(count) else ring[i] = tonumber(count) end
         i = i + 1
       end
     else
-      for i = 0, limit.buckets do limit.ring[i] = 0 end
+      for i = 0, buckets do ring[i] = 0 end
     end
     local n = #answer
-    answer[n + 1] = limit.newest
-    for i = 0, limit.buckets do answer[n + 2 + i] = limit.ring[i] end
+    answer[n + 1] = newest
+    for i = 0, buckets do answer[n + 2 + i] = ring[i] end
     -- Where now is: the sub-window, and how far into it. The window first, or the product would not be exact.
-    local into = math.fmod(now, limit.window)
-    local pieces = into * limit.buckets
-    limit.into = math.fmod(pieces, limit.window)
-    limit.index = (now - into) / limit.window * limit.buckets + (pieces - limit.into) / limit.window
-    limit.stamped = limit.index
-    if limit.index < limit.newest then limit.index, limit.into = limit.newest, 0 end
+    local since = math.fmod(now, window)
+    local pieces = since * buckets
+    local into = math.fmod(pieces, window)
+    local stamped = (now - since) / window * buckets + (pieces - into) / window
+    local index = stamped
+    if index < newest then index, into = newest, 0 end
     -- The slots after the newest hold the oldest: first those that have left since.
-    local passed = limit.index - limit.newest
-    limit.old, limit.full = 0, 0
-    if passed <= limit.buckets then
-      for i = passed + 2, slots do limit.full = limit.full + limit.ring[math.fmod(limit.newest + i, slots)] end
-      limit.old = limit.ring[math.fmod(limit.newest + passed + 1, slots)]
+    local passed, old, full = index - newest, 0, 0
+    if passed <= buckets then
+      for i = passed + 2, slots do full = full + ring[math.fmod(newest + i, slots)] end
+      old = ring[math.fmod(newest + passed + 1, slots)]
     end
+    return {
+      key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = tonumber(ARGV[at + 2]), window = window,
+      buckets = buckets, mode = string.sub(head, 4, 4), ring = ring, newest = newest, stamped = stamped, index = index,
+      into = into, old = old, full = full, kind = 0, group = 0, does = 0, allows = 0,
+    }, at + 5
   end
 
   -- Whether a * b <= c * d, exactly: all below 2^52, each product in two halves of 52 bits.

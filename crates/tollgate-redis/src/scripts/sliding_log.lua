@@ -7,41 +7,39 @@
 makers.w = function()
   local rule = {}
 
-  function rule.read(limit, next_argument, next_number)
-    limit.tag, limit.limit, limit.cost, limit.window = next_argument(), next_number(), next_number(), next_number()
-  end
-
-  function rule.load(limit, answer)
+  function rule.load(key, head, at, answer)
+    local tag, window = ARGV[at], tonumber(ARGV[at + 3])
+    local cost = tonumber(ARGV[at + 2])
     local function entry(i)
-      return tonumber(redis.call('LINDEX', limit.key, i))
+      return tonumber(redis.call('LINDEX', key, i))
     end
-    local len = redis.call('LLEN', limit.key) - 1
-    limit.len, limit.left, limit.effective = math.max(len, 0), 0, now
+    local len, left, effective = redis.call('LLEN', key) - 1, 0, now
     local newest, oldest, last = 0, 0, 0
     if len >= 0 then
-      if redis.call('LINDEX', limit.key, 0) ~= limit.tag then
-        return table.concat(redis.call('LRANGE', limit.key, 0, -1), ' ')
+      if redis.call('LINDEX', key, 0) ~= tag then
+        return nil, table.concat(redis.call('LRANGE', key, 0, -1), ' ')
       end
-      newest = entry(-1)
-      limit.effective = math.max(now, newest)
-      oldest = entry(1)
+      newest, oldest = entry(-1), entry(1)
+      effective = math.max(now, newest)
       -- How many no longer count: most often none, else by a binary search, since they are in order.
-      local low, high = 0, 0
-      if limit.effective - oldest >= limit.window then low, high = 1, len end
-      while low < high do
-        local middle = math.ceil((low + high) / 2)
-        if limit.effective - entry(middle) >= limit.window then low = middle else high = middle - 1 end
+      local high = 0
+      if effective - oldest >= window then left, high = 1, len end
+      while left < high do
+        local middle = math.ceil((left + high) / 2)
+        if effective - entry(middle) >= window then left = middle else high = middle - 1 end
       end
-      limit.left = low
-      if low > 0 and low < len then oldest = entry(low + 1) end
+      if left > 0 and left < len then oldest = entry(left + 1) end
     end
-    limit.counted = limit.len - limit.left
-    if limit.counted == 0 then newest, oldest = 0, 0 end
-    local needed = limit.counted + limit.cost - limit.limit
-    if needed > 0 and needed <= limit.counted then last = entry(limit.left + needed) end
-    limit.fits = needed <= 0
+    local counted = math.max(len, 0) - left
+    if counted == 0 then newest, oldest = 0, 0 end
+    local needed = counted + cost - ARGV[at + 1]
+    if needed > 0 and needed <= counted then last = entry(left + needed) end
     local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = limit.counted, newest, oldest, last
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = counted, newest, oldest, last
+    return {
+      key = key, tag = tag, cost = cost, window = window, left = left, counted = counted, effective = effective,
+      fits = needed <= 0, kind = 0, group = 0, does = 0, allows = 0,
+    }, at + 4
   end
 
   function rule.test(limit)
