@@ -129,7 +129,7 @@ limits:
     }
     server.kill();
     eventually("it is known to be gone", || client.get("/readyz").body.contains("store down"));
-    assert_eq!(client.get("/readyz").status, 200, "a node that can decide stays in service");
+    assert_eq!(client.get("/readyz").status, 503, "a node that denies for want of its store is not ready");
     pause(Duration::from_millis(100));
     for (path, allowed, reason) in [
         ("/closed", false, json!("unavailable")),
@@ -174,6 +174,12 @@ fn it_starts_without_its_store_and_finds_it_later() {
     let mut client = service.connect();
     let reply = client.check(&[], None);
     assert_eq!((&reply["source"], &reply["allowed"]), (&json!("fallback"), &json!(true)), "on_error: allow");
+    let ready = client.get("/readyz");
+    assert_eq!(
+        (ready.status, &*ready.body),
+        (200, "ok, store down\n"),
+        "a node that can decide stays in service"
+    );
     server.restart();
     eventually("it has found its store", || client.check(&[], Some(0))["source"] == "store");
     assert_eq!((0..5).filter(|_| client.passes(&[])).count(), 3);

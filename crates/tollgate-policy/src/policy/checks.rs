@@ -2,7 +2,7 @@
 
 use tollgate::Rule;
 
-use super::{Limit, Policy, StoreSettings, Trust};
+use super::{Limit, OnError, Policy, StoreSettings, Trust};
 use crate::engine::{MOST_LIMITS, USUAL_LIMITS};
 use crate::reader::nearest;
 
@@ -176,6 +176,13 @@ impl Policy {
         changes.extend(gone.map(|limit| (limit.name.clone(), Change::Removed)));
         changes.sort_by(|(a, _), (b, _)| a.cmp(b));
         changes
+    }
+
+    /// Whether a limit denies while the store gives no answer.
+    pub fn fails_closed(&self) -> bool {
+        let StoreSettings::Redis(redis) = &self.store else { return false };
+        let denies = |limit: &&Limit| limit.on_error.unwrap_or(redis.on_error) == OnError::Deny;
+        self.limits.iter().filter(|limit| !limit.shadow).any(|limit| denies(&limit))
     }
 
     /// What of it a store cannot keep that has this to say of rules.

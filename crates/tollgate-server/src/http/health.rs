@@ -13,21 +13,24 @@ pub(super) async fn live() -> Response {
     text(StatusCode::OK, "ok\n".to_owned())
 }
 
-/// A store that gives no answer makes nobody less ready: what is decided then, the policy says, and a proxy that finds
-/// nobody to ask would not do it. But it is told.
+/// Without its store, a process is as ready as the policy says: where a limit denies then, others may do better; where all
+/// allow or have their share, it goes on.
 pub(super) async fn ready(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) -> Response {
     let is_verbose =
         query.is_some_and(|query| query.split('&').any(|part| part.split('=').next() == Some("verbose")));
-    let (status, word) = match service.is_draining() {
-        true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        false => (StatusCode::OK, "ok"),
-    };
     let shards = service.store.as_ref().map_or_else(Vec::new, |store| store.shards());
     let up = shards.iter().filter(|shard| shard.breaker.is_up()).count();
     let store = match shards.len() {
         all if up == all => "ok",
         _ if up > 0 => "degraded",
         _ => "down",
+    };
+    let (status, word) = match service.is_draining() {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        false if store == "down" && service.engine.policy().fails_closed() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+        }
+        false => (StatusCode::OK, "ok"),
     };
     if !is_verbose {
         let of_store = if store == "ok" { String::new() } else { format!(", store {store}") };
