@@ -61,10 +61,3 @@ async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
     panic!("it is still not so after ten seconds: {what}");
 }
-
-#[tokio::test]
-async fn a_store_that_nobody_has_built_is_told() {
-    assert!(open(&Policy::default()).await.unwrap().is_none());
-    let refused = open(&policy("allow")).await.map(|_| ()).unwrap_err();
-    assert!(refused.contains("redis://127.0.0.1"), "{refused}");
-}
