@@ -298,7 +298,7 @@ impl Plan for Together<'_, '_> {
     }
 
     fn counts_denied(&self, i: usize) -> bool {
-        self.0[i].limit.rule.counts_denied()
+        self.0[i].counts_denied()
     }
 
     fn is_one_of(&self, i: usize) -> bool {
@@ -312,7 +312,7 @@ fn decide(lines: &mut [Line<'_>], is_denied: bool, now: Timestamp) -> (Verdict, 
     let verdict = if is_denied {
         for (line, decision) in lines.iter_mut().zip(&mut decisions).filter(|(line, _)| !line.is_alone()) {
             decision.outcome = line.test(now);
-            if line.limit.rule.counts_denied() {
+            if line.counts_denied() {
                 line.spend(now);
             }
             decision.status = line.status(now);
@@ -332,7 +332,7 @@ fn decide(lines: &mut [Line<'_>], is_denied: bool, now: Timestamp) -> (Verdict, 
     for (line, decision) in lines.iter_mut().zip(&mut decisions).filter(|(line, _)| line.is_alone()) {
         decision.outcome = line.test(now);
         let is_given_back = line.limit.does != Does::Refund || passes;
-        if decision.is_allowed() && is_given_back || line.limit.rule.counts_denied() {
+        if decision.is_allowed() && is_given_back || line.counts_denied() {
             line.spend(now);
         }
         decision.status = line.status(now);
@@ -345,5 +345,10 @@ fn decide(lines: &mut [Line<'_>], is_denied: bool, now: Timestamp) -> (Verdict, 
 impl Line<'_> {
     fn is_alone(&self) -> bool {
         self.limit.part == Part::Alone
+    }
+
+    /// Whether it is charged for a request that is denied, too. What is given back, or only looked at, is not.
+    fn counts_denied(&self) -> bool {
+        matches!(self.limit.does, Does::Charge | Does::Hold) && self.limit.rule.counts_denied()
     }
 }

@@ -184,6 +184,26 @@ async fn what_is_denied_anyway_is_only_counted_where_denied_requests_count() {
 }
 
 #[tokio::test]
+async fn what_is_denied_gives_nothing_back_and_tells_so() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let window = FixedWindow::new(10, Duration::from_secs(3600), Align::Epoch).unwrap();
+    let counting = Rule::from(window.counting_denied());
+    for refund in
+        [ask("counting", "k", counting, 3), Ask { part: Part::Alone, ..ask("alone", "k", counting, 3) }]
+    {
+        decide(&store, &[Ask { cost: 8, ..refund.clone() }]).await;
+        let refund = Ask { does: Does::Refund, ..refund };
+        let left = |decided: &Decided| decided.each[0].decision.status.remaining;
+        let denied = [refund.clone(), ask("small", "k", window.into(), 11)];
+        assert_eq!(left(&decide(&store, &denied).await), 2);
+        assert_eq!(left(&store.decide(&denied, true).await.unwrap()), 2);
+        assert_eq!(left(&decide(&store, &[Ask { cost: 0, ..refund.clone() }]).await), 2, "as it was told");
+        assert_eq!(left(&decide(&store, &[refund]).await), 5, "and what passes does");
+    }
+}
+
+#[tokio::test]
 async fn a_hammered_key_costs_one_call_a_second() {
     let server = RedisServer::start();
     let store = store(&server).await;
