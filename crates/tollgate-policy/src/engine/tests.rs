@@ -328,7 +328,10 @@ fn keys_can_be_looked_at_and_reset() {
     expect(&engine, &acme, true, &[("per-tenant", 199)]);
     let now = engine.clock().now();
     let status = engine.policy().key("per-tenant", &acme, now).unwrap();
-    assert_eq!((status.key, status.capacity, status.status.remaining), (vec!["acme".into()], 200, 199));
+    assert_eq!(
+        (status.key, status.rule.capacity(), status.status.remaining),
+        (vec!["acme".into()], 200, 199)
+    );
     assert_eq!(engine.policy().reset("per-tenant", &acme), Some(true));
     assert_eq!(engine.policy().reset("per-tenant", &acme), Some(false));
     assert_eq!(engine.policy().reset("nobody", &acme), None);
