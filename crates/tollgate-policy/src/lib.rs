@@ -19,8 +19,8 @@ mod yaml;
 
 pub use engine::{
     Answer, CellNumbers, CellRequest, Described, Engine, EngineError, Explained, Explanation, Hits, Key,
-    KeyStatus, LimitVerdict, NotDecided, Override, Permits, Plan, PolicyInForce, Reason, Request, Summary,
-    TenantError, ThrottleError, Throttled, Together, TooManyLimits, Verdict,
+    KeyStatus, LimitVerdict, NotDecided, Override, Permits, Plan, PolicyInForce, Reason, Request, SentRule,
+    Summary, TenantError, ThrottleError, Throttled, Together, TooManyLimits, Verdict,
 };
 pub use fault::{Fault, Faults};
 pub use headers::headers;

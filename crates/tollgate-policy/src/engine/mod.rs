@@ -29,7 +29,7 @@ use self::in_force::{Here, InForce, Standing};
 use self::overrides::Overrides;
 use self::pressure::Pressure;
 use self::shared::Shared;
-use self::throttle::{Sent, Throttle};
+use self::throttle::Throttle;
 use crate::policy::{Memory, OnError, Policy, StoreSettings};
 use crate::store::Store;
 
@@ -40,7 +40,7 @@ pub use self::overrides::Override;
 pub use self::plan::Plan;
 pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
 pub use self::shared::Permits;
-pub use self::throttle::{ThrottleError, Throttled};
+pub use self::throttle::{SentRule, ThrottleError, Throttled};
 pub use self::together::{Answer, Described, Hits, NotDecided, Together};
 pub use self::verdict::{Key, LimitVerdict, Reason, Summary, Verdict};
 
@@ -237,14 +237,15 @@ impl Engine {
         PolicyInForce { engine: self, in_force: self.in_force.load() }
     }
 
-    /// Decides a request by a rule that comes with it: an algorithm, as the policy file names it, and its numbers as a JSON
-    /// object.
+    /// Decides a request by the rule that comes with it.
     ///
     /// ```
-    /// use tollgate_policy::{Engine, Policy};
+    /// use tollgate_policy::{Engine, Policy, SentRule};
     ///
     /// let engine = Engine::new(Policy::default())?;
-    /// let throttle = || engine.throttle("alice", "token_bucket", r#"{"rate":"5/s","burst":2}"#, 1, engine.clock().now());
+    /// let numbers = r#"{"rate":"5/s","burst":2}"#;
+    /// let sent = SentRule { key: "alice", algorithm: "token_bucket", numbers, cost: 1 };
+    /// let throttle = || engine.throttle(&sent, engine.clock().now());
     /// assert_eq!(throttle()?.decision.status.remaining, 1);
     /// assert_eq!(throttle()?.rule.capacity(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -253,15 +254,8 @@ impl Engine {
     /// # Errors
     ///
     /// When the rule makes no sense, or too many different rules are in use.
-    pub fn throttle(
-        &self,
-        key: &str,
-        algorithm: &str,
-        numbers: &str,
-        cost: u64,
-        now: Timestamp,
-    ) -> Result<Throttled, ThrottleError> {
-        self.throttle.check(&Sent { key, algorithm, numbers, cost }, now)
+    pub fn throttle(&self, sent: &SentRule<'_>, now: Timestamp) -> Result<Throttled, ThrottleError> {
+        self.throttle.check(sent, now)
     }
 
     /// Decides requests by rules that come with them as whole numbers, each on its own and in order, and tells `each` what

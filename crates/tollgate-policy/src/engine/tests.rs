@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tollgate::{Clock, Outcome, Retry};
 
-use super::{Engine, EngineError, Reason, Request, TenantError};
+use super::{Engine, EngineError, Reason, Request, SentRule, TenantError};
 use crate::policy::Policy;
 
 fn policy(file: &str) -> Policy {
@@ -254,7 +254,8 @@ fn rules_that_callers_send_take_no_numbers_from_the_policy() {
     let (now, keys) = (engine.clock().now(), 5000);
     for i in 1..=keys {
         let numbers = format!(r#"{{"limit":{i},"window":"30d"}}"#);
-        engine.throttle(&i.to_string(), "fixed_window", &numbers, 1, now).unwrap();
+        let sent = SentRule { key: &i.to_string(), algorithm: "fixed_window", numbers: &numbers, cost: 1 };
+        engine.throttle(&sent, now).unwrap();
     }
     assert_eq!(engine.stats().keys, keys);
     assert_eq!(engine.limiter.stats().keys, 0); // in another table
@@ -395,8 +396,9 @@ tenants: {{ t: {{ limits: {{ a: {{ burst: 11 }}, b: {{ burst: 11 }} }} }} }}"
 fn rules_can_come_with_the_request() {
     let engine = engine("");
     let now = engine.clock().now();
-    let throttle =
-        |key: &str, algorithm: &str, numbers: &str| engine.throttle(key, algorithm, numbers, 1, now);
+    let throttle = |key: &str, algorithm: &str, numbers: &str| {
+        engine.throttle(&SentRule { key, algorithm, numbers, cost: 1 }, now)
+    };
     let left = |key, algorithm, numbers| throttle(key, algorithm, numbers).unwrap().decision.status.remaining;
     let bucket = r#"{"rate":"5/s","burst":20}"#;
     assert_eq!(left("alice", "token_bucket", bucket), 19);
@@ -432,7 +434,8 @@ fn any_number_of_rules_can_come_and_go() {
     for burst in 1..10_000 {
         let now = engine.clock().now();
         let numbers = format!(r#"{{"rate":"1/s","burst":{burst}}}"#);
-        let throttled = engine.throttle("alice", "token_bucket", &numbers, 0, now).unwrap();
+        let sent = SentRule { key: "alice", algorithm: "token_bucket", numbers: &numbers, cost: 0 };
+        let throttled = engine.throttle(&sent, now).unwrap();
         assert_eq!(throttled.rule.capacity(), burst);
         engine.clock().advance(Duration::from_millis(1));
     }

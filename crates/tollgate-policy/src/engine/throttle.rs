@@ -46,11 +46,15 @@ pub enum ThrottleError {
 
 /// A request with the rule it is to be decided by.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent<'a> {
-    pub(super) key: &'a str,
-    pub(super) algorithm: &'a str,
-    pub(super) numbers: &'a str, // as a JSON object
-    pub(super) cost: u64,
+pub struct SentRule<'a> {
+    /// What it is counted by. The keys of these requests are their own, and each algorithm's.
+    pub key: &'a str,
+    /// The algorithm, as the policy file names it.
+    pub algorithm: &'a str,
+    /// Its numbers, as a JSON object.
+    pub numbers: &'a str,
+    /// What the request costs. 0 peeks.
+    pub cost: u64,
 }
 
 /// So many rules are remembered with what they were asked for by. Those not used for longest make room.
@@ -81,7 +85,7 @@ impl Throttle {
     }
 
     /// Decides by the rule that was sent.
-    pub(super) fn check(&self, sent: &Sent<'_>, now: Timestamp) -> Result<Throttled, ThrottleError> {
+    pub(super) fn check(&self, sent: &SentRule<'_>, now: Timestamp) -> Result<Throttled, ThrottleError> {
         self.with_known(sent, now, |ask, rule| Throttled {
             decision: ask.check_at(now),
             ..Throttled::not_yet(rule)
@@ -89,14 +93,14 @@ impl Throttle {
     }
 
     /// Tells the rule that was sent.
-    fn rule(&self, sent: &Sent<'_>, now: Timestamp) -> Result<Rule, ThrottleError> {
+    fn rule(&self, sent: &SentRule<'_>, now: Timestamp) -> Result<Rule, ThrottleError> {
         self.with_known(sent, now, |_, rule| rule)
     }
 
     /// Does something with the rule that was sent and its key in this process, which is made known if it is not.
     fn with_known<T>(
         &self,
-        sent: &Sent<'_>,
+        sent: &SentRule<'_>,
         now: Timestamp,
         mut then: impl FnMut(Request<'_>, Rule) -> T,
     ) -> Result<T, ThrottleError> {
@@ -115,7 +119,7 @@ impl Throttle {
 
     fn if_known<T>(
         &self,
-        sent: &Sent<'_>,
+        sent: &SentRule<'_>,
         now: Timestamp,
         mut then: impl FnMut(Request<'_>, Rule) -> T,
     ) -> Option<T> {
@@ -150,20 +154,16 @@ impl Engine {
     /// As [`throttle`](Self::throttle), and when the store cannot keep the rule's states.
     pub async fn decide_throttle(
         &self,
-        key: &str,
-        algorithm: &str,
-        numbers: &str,
-        cost: u64,
+        sent: &SentRule<'_>,
         now: Timestamp,
     ) -> Result<Throttled, ThrottleError> {
-        let sent = Sent { key, algorithm, numbers, cost };
-        let Some(shared) = &self.shared else { return self.throttle.check(&sent, now) };
-        let rule = self.throttle.rule(&sent, now)?;
-        let ask = Ask::sent("*throttle", key.as_bytes(), rule, cost);
+        let Some(shared) = &self.shared else { return self.throttle.check(sent, now) };
+        let rule = self.throttle.rule(sent, now)?;
+        let ask = Ask::sent("*throttle", sent.key.as_bytes(), rule, sent.cost);
         match shared.ask_alone(ask).await? {
             Ok(throttled) => Ok(throttled),
-            Err(unavailable) => self.throttle.with_known(&sent, now, |here, rule| {
-                shared.fall_back_alone(here, rule, cost, &unavailable, now)
+            Err(unavailable) => self.throttle.with_known(sent, now, |here, rule| {
+                shared.fall_back_alone(here, rule, sent.cost, &unavailable, now)
             }),
         }
     }

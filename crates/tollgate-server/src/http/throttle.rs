@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use tollgate_policy::{ThrottleError, write_throttle_reply};
+use tollgate_policy::{SentRule, ThrottleError, write_throttle_reply};
 
 use super::json::{self, LONGEST_TEXT, Text};
 use super::problem::Problem;
@@ -81,11 +81,11 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
             "the key is longer than {LONGEST_TEXT} bytes, which are the most"
         )));
     }
-    let (cost, now) = (throttle.cost.unwrap_or(1), service.engine.clock().now());
-    let (engine, key) = (&service.engine, &*throttle.key.0);
+    let sent = SentRule { key: &throttle.key.0, algorithm, numbers, cost: throttle.cost.unwrap_or(1) };
+    let (engine, now) = (&service.engine, service.engine.clock().now());
     let throttled = match engine.is_shared() {
-        false => engine.throttle(key, algorithm, numbers, cost, now)?,
-        true => Box::pin(engine.decide_throttle(key, algorithm, numbers, cost, now)).await?,
+        false => engine.throttle(&sent, now)?,
+        true => Box::pin(engine.decide_throttle(&sent, now)).await?,
     };
     service.metrics.observe_sent(&throttled.decision, Protocol::http);
     service.metrics.count_source(throttled.source, 1);

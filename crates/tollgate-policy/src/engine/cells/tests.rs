@@ -3,7 +3,7 @@ use std::time::Duration;
 use tollgate::Clock;
 
 use super::{CellNumbers, CellRequest, ThrottleError};
-use crate::{Engine, Policy};
+use crate::{Engine, Policy, SentRule};
 
 fn engine() -> Engine {
     Engine::with_clock(Policy::default(), Clock::manual()).unwrap()
@@ -71,7 +71,9 @@ fn a_look_makes_no_cell_and_its_keys_are_its_own() {
     let now = engine.clock().now();
     assert_eq!(cell(&engine, b"\xff\x00", [4, 1, 1], 0), Ok((0, 5, -1, 0)));
     assert_eq!(engine.stats().keys, 0);
-    engine.throttle("k", "token_bucket", r#"{"rate":"1/s","burst":5}"#, 5, now).unwrap();
+    let numbers = r#"{"rate":"1/s","burst":5}"#;
+    let sent = SentRule { key: "k", algorithm: "token_bucket", numbers, cost: 5 };
+    engine.throttle(&sent, now).unwrap();
     assert_eq!(cell(&engine, b"k", [4, 1, 1], 1), Ok((0, 4, -1, 1000)));
     assert!(engine.reset_cell(b"k") && !engine.reset_cell(b"k"));
     assert_eq!(engine.stats().keys, 1);
