@@ -17,7 +17,7 @@ use tollgate::{
     TokenBucket,
 };
 use tollgate_policy::{Ask, Does, Part, Store as _};
-use tollgate_redis::{RedisStore, Settings, Topology};
+use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::{Random, RedisServer};
 
 const TASKS: usize = 64;
@@ -146,14 +146,7 @@ fn cpu(server: &RedisServer) -> f64 {
 }
 
 async fn store(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::new(Settings {
-        urls: vec![server.url()],
-        topology: Topology::Single,
-        username: None,
-        password: None,
-        tls: None,
-        deadline: Duration::from_secs(5),
-    });
+    let store = RedisStore::new(Settings::single(server.url(), Duration::from_secs(5)));
     let store = store.unwrap();
     assert!(store.ready(Duration::from_secs(5)).await);
     store

@@ -125,18 +125,8 @@ fn write_seconds(span: Nanos, json: &mut Vec<u8>) {
     json.extend_from_slice(&digits[..needed]);
 }
 
-fn write_number(mut number: u64, json: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    json.extend_from_slice(&digits[at..]);
+fn write_number(number: u64, json: &mut Vec<u8>) {
+    json.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// A span of time as a JSON number of seconds, where a general serialiser writes.

@@ -3,8 +3,7 @@
 //! The rules know how a key is carried over, so it is done here and not in a script: the state is read, converted, and put
 //! back unless somebody has changed it in between. It happens once for each key and change.
 
-use tollgate_core::{Counts, Credits};
-use tollgate_core::{Log, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
+use tollgate_core::{Counts, Credits, Log, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
 
 use crate::numbers::{MICRO, Schedule, Span, rule_of};
 use crate::request::{Limit, Texts};
@@ -49,23 +48,28 @@ fn read(held: &str, parts: &RuleParts) -> Option<(Rule, State)> {
         held.rsplit_once(' ')?
     };
     let old = rule_of(tag, parts)?;
-    // A schedule may have no pieces, which are then not written.
-    let whole = matches!(parts, RuleParts::TokenBucket { .. } | RuleParts::LeakyBucket { .. })
-        && !numbers.contains('+');
-    let numbers = if whole { numbers.replacen(',', "+0,", 1) } else { numbers.to_owned() };
-    let numbers = if whole && !numbers.contains('+') { numbers + "+0" } else { numbers };
+    let old_parts = old.parts();
+    let is_bucket = matches!(old_parts, RuleParts::TokenBucket { .. } | RuleParts::LeakyBucket { .. });
+    // A bucket's first number may have pieces, which are not written where there are none.
+    let (part, numbers) = match numbers.split_once('+') {
+        Some((whole, rest)) if is_bucket => {
+            let (part, turns) = rest.split_once(',').unwrap_or((rest, ""));
+            (part.parse().ok()?, format!("{whole},{turns}"))
+        }
+        _ => (0, numbers.to_owned()),
+    };
     let numbers: Vec<u64> = numbers
-        .split([' ', ',', '+'])
+        .split([' ', ','])
         .filter(|text| !text.is_empty())
         .map(|text| text.parse().ok())
         .collect::<Option<_>>()?;
     let time = |micros: &u64| Timestamp::from_nanos(micros.saturating_mul(MICRO));
-    let state = match (old.parts(), &numbers[..]) {
+    let state = match (old_parts, &numbers[..]) {
         (
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits },
-            [whole, part, turns @ ..],
+            [whole, turns @ ..],
         ) => {
-            let tat = Schedule::new(bucket).tat(*whole, *part);
+            let tat = Schedule::new(bucket).tat(*whole, part);
             if waits.is_some() {
                 State::Waiting(Waiting::new(tat, turns.iter().map(time)))
             } else {

@@ -24,18 +24,16 @@ impl Texts {
         self.with(|bytes| bytes.extend_from_slice(text));
     }
 
-    pub(crate) fn number(&mut self, mut number: u64) {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
+    pub(crate) fn number(&mut self, number: u64) {
+        self.text(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// The time, where a test tells it; else nothing, and the server's own is used.
+    pub(crate) fn time(&mut self, micros: Option<u64>) {
+        match micros {
+            Some(micros) => self.number(micros),
+            None => self.text(b""),
         }
-        self.text(&digits[at..]);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -87,6 +85,16 @@ impl Limit {
         if other.part == Part::All {
             self.part = Part::All;
         }
+    }
+
+    /// Whether one that was denied a moment ago can be denied again without a call, and one that was not has nothing to add:
+    /// all must allow, nothing is given back, and nothing counts what is denied.
+    pub(crate) fn can_be_denied_before(&self) -> bool {
+        let is_asked = match self.rule {
+            Rule::Concurrency(_) => self.does != Does::Refund,
+            _ => matches!(self.does, Does::Charge | Does::Hold),
+        };
+        is_asked && self.part == Part::All && !self.rule.counts_denied()
     }
 
     /// Whether the short script will do.
@@ -142,35 +150,25 @@ impl Limit {
         // What does not fit is denied; only counts look at how much it is, that of denied requests or to be given back.
         let (spent, clipped) = (if fits { self.cost } else { 0 }, self.cost.min(MOST));
         match self.rule.parts() {
-            RuleParts::TokenBucket { bucket, waits, .. } => {
+            RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
                 let schedule = Schedule::new(bucket);
                 head(b'b', if waits.is_some() { b"w" } else { b"" });
                 to.text(self.tag.as_bytes());
                 let (cost, tolerance) = (schedule.span(spent), schedule.tolerance());
-                match waits {
-                    None => schedule.write(&[cost, tolerance], to),
-                    Some(WaitParts { max_wait, max_waiting }) => {
-                        let wait = max_wait.get() / MICRO;
-                        let reach = Span { whole: tolerance.whole + wait, ..tolerance };
-                        schedule.write(&[cost, reach, tolerance], to); // up to the tolerance, nobody waits
-                        to.number(wait);
-                        to.number(max_waiting.into());
-                    }
-                }
-            }
-            RuleParts::LeakyBucket { bucket, waits } => {
-                let schedule = Schedule::new(bucket);
-                head(b'b', if waits.is_some() { b"w" } else { b"" });
-                to.text(self.tag.as_bytes());
-                let (cost, tolerance) = (schedule.span(spent), schedule.tolerance());
-                match waits {
-                    None => schedule.write(&[cost, tolerance], to),
-                    Some(WaitParts { max_wait, max_waiting }) => {
-                        schedule.write(&[cost, tolerance, cost], to); // whoever is first goes at once
-                        to.number(max_wait.get() / MICRO);
-                        to.number(max_waiting.into());
-                    }
-                }
+                let Some(WaitParts { max_wait, max_waiting }) = waits else {
+                    return schedule.write(&[cost, tolerance], to);
+                };
+                let wait = max_wait.get() / MICRO;
+                // How far the schedule may reach, and how far nobody waits: in a bucket up to its tolerance, in a queue only
+                // whoever is first.
+                let [reach, free] = if matches!(self.rule, Rule::TokenBucketMaxWait(_)) {
+                    [Span { whole: tolerance.whole + wait, ..tolerance }, tolerance]
+                } else {
+                    [tolerance, cost]
+                };
+                schedule.write(&[cost, reach, free], to);
+                to.number(wait);
+                to.number(max_waiting.into());
             }
             RuleParts::BurstCredits { base, peak } => {
                 head(b'd', b"");
@@ -272,10 +270,7 @@ impl Prepared {
             }
             return (Which::Buckets, texts);
         }
-        match now {
-            Some(now) => texts.number(now),
-            None => texts.text(b""),
-        }
+        texts.time(now);
         texts.number(self.is_denied.into());
         self.limits.iter().for_each(|limit| limit.write(id, &mut texts));
         (Which::Plan, texts)

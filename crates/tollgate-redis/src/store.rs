@@ -6,20 +6,21 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::Value;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Decision, Outcome, Rule, Status, Verdict};
-use tollgate_policy::Redis;
-use tollgate_policy::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};
+use tollgate_policy::{
+    Ask, Decided, Does, Later, Part, Redis, Seen, Source, Store, StoredPermit, Unavailable,
+};
 
 use crate::convert::converted;
 use crate::denied::Denied;
-use crate::key::write_key;
 use crate::link::{Call, Link, LinkError, Script, Settings, SettingsError, ShardHealth};
 use crate::nodes;
 use crate::numbers::require;
 use crate::open::{OpenError, settings};
 use crate::replay::{self, Answer, Replayed};
-use crate::request::{Prepared, Texts, Which};
+use crate::request::{Limit, Prepared, Texts, Which};
 use crate::scripts::Scripts;
 
 /// A key whose numbers change while it is asked is converted so often at most.
@@ -124,7 +125,7 @@ impl RedisStore {
     /// Tells the servers that this process lives, and how many do.
     pub(crate) async fn tell_living(&self) -> Result<u32, LinkError> {
         let mut args = Texts::default();
-        args.text(b"");
+        args.time(None);
         args.text(format!("{:016x}", self.0.id).as_bytes());
         args.number(u64::try_from(nodes::COUNTED_FOR.as_micros()).expect("minutes"));
         args.number(nodes::MOST_NODES.into());
@@ -160,14 +161,14 @@ impl fmt::Debug for Inner {
 
 impl Inner {
     async fn call(&self, script: &Script, keys: &[&[u8]], args: &Texts) -> Result<Value, LinkError> {
-        let args: smallvec::SmallVec<[&[u8]; 32]> = args.iter().collect();
+        let args: SmallVec<[&[u8]; 32]> = args.iter().collect();
         self.link.call(Call { script, keys, args: &args }).await
     }
 
     async fn decide(&self, asks: &[Ask<'_>], is_denied: bool) -> Result<Decided, Unavailable> {
         let prepared = Prepared::new(asks, is_denied);
         let sent = Instant::now();
-        let hashes: smallvec::SmallVec<[u64; 4]> = prepared
+        let hashes: SmallVec<[u64; 4]> = prepared
             .keys
             .iter()
             .zip(&prepared.limits)
@@ -194,18 +195,11 @@ impl Inner {
     /// have to be counted.
     fn denied_before(&self, prepared: &Prepared, hashes: &[u64], now: Instant) -> Option<Decided> {
         let limits = &prepared.limits;
-        let is_plain = |limit: &crate::request::Limit| {
-            matches!(limit.does, Does::Charge | Does::Hold)
-                && limit.part == Part::All
-                && !limit.rule.counts_denied()
-                || matches!((limit.does, &limit.rule), (Does::Preview, Rule::Concurrency(_)))
-                    && limit.part == Part::All
-        };
         // A test's clock does not go on while nobody asks.
-        if prepared.is_denied || self.clock.is_some() || !limits.iter().all(is_plain) {
+        if prepared.is_denied || self.clock.is_some() || !limits.iter().all(Limit::can_be_denied_before) {
             return None;
         }
-        let found: smallvec::SmallVec<[Option<Decision>; 4]> = limits
+        let found: SmallVec<[Option<Decision>; 4]> = limits
             .iter()
             .zip(hashes)
             .map(|(limit, hash)| self.denied.find(*hash, limit.cost, now).filter(|_| limit.cost > 0))
@@ -214,11 +208,11 @@ impl Inner {
             return None;
         }
         // What the other limits would say, nobody has asked.
-        let unknown = |limit: &crate::request::Limit| {
+        let unknown = |limit: &Limit| {
             let status = Status { remaining: limit.rule.capacity(), ..Status::default() };
             Decision { outcome: Outcome::ALLOW, status }
         };
-        let each: smallvec::SmallVec<[Seen; 4]> = limits
+        let each: SmallVec<[Seen; 4]> = limits
             .iter()
             .zip(&found)
             .map(|(limit, found)| Seen {
@@ -227,17 +221,16 @@ impl Inner {
                 is_known: found.is_some(),
             })
             .collect();
-        let decisions: smallvec::SmallVec<[Decision; 4]> = each.iter().map(|seen| seen.decision).collect();
+        let decisions: SmallVec<[Decision; 4]> = each.iter().map(|seen| seen.decision).collect();
         let replayed = Replayed { verdict: Verdict::of(&decisions), each };
         Some(Decided { source: Source::DeniedCache, ..self.told(prepared, &replayed, "") })
     }
 
     /// Asks the script until it has decided: a key that was written by other numbers is converted first.
     async fn ask(&self, prepared: &Prepared, id: &[u8]) -> Result<Replayed, NoAnswer> {
-        let keys: smallvec::SmallVec<[&[u8]; 8]> = prepared.keys.iter().collect();
+        let keys: SmallVec<[&[u8]; 8]> = prepared.keys.iter().collect();
         for _ in 0..MOST_CONVERSIONS {
-            let now = self.clock.as_ref().map(|clock| clock.load(Ordering::Relaxed));
-            let (which, args) = prepared.arguments(now, id);
+            let (which, args) = prepared.arguments(self.time(), id);
             let script = match which {
                 Which::Buckets => &self.scripts.buckets,
                 Which::Plan => &self.scripts.plan,
@@ -254,6 +247,11 @@ impl Inner {
             }
         }
         Err(NoAnswer::Misread("the numbers of a key change faster than it can be asked".to_owned()))
+    }
+
+    /// The time, where a test tells it.
+    fn time(&self) -> Option<u64> {
+        self.clock.as_ref().map(|clock| clock.load(Ordering::Relaxed))
     }
 
     /// As in clock.lua: a test's clock expires nothing.
@@ -301,10 +299,7 @@ impl Inner {
             let id = String::from_utf8_lossy(&permit.id);
             let (id, places) = id.rsplit_once('*').unwrap_or((&id, "1"));
             let mut args = Texts::default();
-            match &self.clock {
-                Some(clock) => args.number(clock.load(Ordering::Relaxed)),
-                None => args.text(b""),
-            }
+            args.time(self.time());
             args.text(id.as_bytes());
             args.text(places.as_bytes());
             let answer = self.call(&self.scripts.release, &[&permit.key], &args).await;
@@ -315,10 +310,9 @@ impl Inner {
 
     async fn forget(&self, ask: &Ask<'_>) -> Result<bool, Unavailable> {
         let prepared = Prepared::new(std::slice::from_ref(ask), false);
-        let mut key = Vec::new();
-        write_key(ask, &mut key);
-        self.denied.forget(self.denied.hash(&key, &prepared.limits[0].tag));
-        let answer = self.call(&self.scripts.forget, &[&key], &Texts::default()).await;
+        let key = prepared.keys.iter().next().expect("the key of the one that is asked of");
+        self.denied.forget(self.denied.hash(key, &prepared.limits[0].tag));
+        let answer = self.call(&self.scripts.forget, &[key], &Texts::default()).await;
         Ok(answer.map_err(|error| self.unavailable(error.into()))? == Value::Int(1))
     }
 

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use tollgate_core::Rule;
 use tollgate_core::adaptive::Pace;
 use tollgate_policy::{Ask, Does, Part, Store as _};
-use tollgate_redis::{RedisStore, Settings, Topology};
+use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::conformance::{Line, Store, conforms};
 use tollgate_testkit::oracle::Several;
 use tollgate_testkit::{RedisServer, Verdict};
@@ -28,14 +28,7 @@ struct Waiting<'s> {
 impl<'s> Waiting<'s> {
     fn new(server: &RedisServer, runtime: &'s Runtime) -> Self {
         server.command(&["FLUSHALL"]);
-        let settings = Settings {
-            urls: vec![server.url()],
-            topology: Topology::Single,
-            username: None,
-            password: None,
-            tls: None,
-            deadline: Duration::from_secs(10),
-        };
+        let settings = Settings::single(server.url(), Duration::from_secs(10));
         let _guard = runtime.enter();
         let store = RedisStore::with_manual_clock(settings).unwrap();
         assert!(runtime.block_on(store.ready(Duration::from_secs(10))), "the server answers");

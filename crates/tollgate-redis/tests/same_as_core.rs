@@ -13,7 +13,7 @@ use tollgate_core::{
     PermitId, Permits, Rate, Retry, Rule, SlidingCounter, SlidingLog, State, Status, Timestamp, TokenBucket,
 };
 use tollgate_policy::{Ask, Does, Part, Store as _, StoredPermit};
-use tollgate_redis::{RedisStore, Settings, Topology};
+use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::{Random, RedisServer};
 
 /// Steps for each algorithm, and keys that are asked at each moment.
@@ -25,14 +25,7 @@ fn effort() -> usize {
 }
 
 async fn store(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::with_manual_clock(Settings {
-        urls: vec![server.url()],
-        topology: Topology::Single,
-        username: None,
-        password: None,
-        tls: None,
-        deadline: Duration::from_secs(10),
-    });
+    let store = RedisStore::with_manual_clock(Settings::single(server.url(), Duration::from_secs(10)));
     let store = store.unwrap();
     assert!(store.ready(Duration::from_secs(10)).await);
     store

@@ -12,18 +12,11 @@ use tollgate_core::{
     SlidingLog, TokenBucket,
 };
 use tollgate_policy::{Ask, Decided, Does, Part, Source, Store as _};
-use tollgate_redis::{RedisStore, Settings, Topology};
+use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::RedisServer;
 
 fn settings(server: &RedisServer) -> Settings {
-    Settings {
-        urls: vec![server.url()],
-        topology: Topology::Single,
-        username: None,
-        password: None,
-        tls: None,
-        deadline: Duration::from_secs(5),
-    }
+    Settings::single(server.url(), Duration::from_secs(5))
 }
 
 async fn store(server: &RedisServer) -> RedisStore {

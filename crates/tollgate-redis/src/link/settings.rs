@@ -42,6 +42,14 @@ pub struct Settings {
     pub deadline: Duration,
 }
 
+impl Settings {
+    /// One server that asks nobody who they are, with so long for each call.
+    pub fn single(url: impl Into<String>, deadline: Duration) -> Self {
+        let topology = Topology::Single;
+        Self { urls: vec![url.into()], topology, username: None, password: None, tls: None, deadline }
+    }
+}
+
 impl fmt::Debug for Settings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let urls: Vec<_> = self.urls.iter().map(|url| shown(url)).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::time::{Instant, sleep};
-use tollgate_redis::link::{Call, Link, LinkError, Script, Settings, Topology};
+use tollgate_redis::link::{Call, Link, LinkError, Script, Settings};
 
 /// Long enough for a busy machine, where time is not the question.
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -20,14 +20,7 @@ const DEADLINE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn settings(url: &str) -> Settings {
-    Settings {
-        urls: vec![url.to_owned()],
-        topology: Topology::Single,
-        username: None,
-        password: None,
-        tls: None,
-        deadline: DEADLINE,
-    }
+    Settings::single(url.to_owned(), DEADLINE)
 }
 
 /// Counts how often it has run, by key.
