@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use service::{Client, Directory, Service, TOLLGATE, eventually, json_of, pause, timed, tollgate};
-use tollgate_testkit::RedisServer;
+use tollgate_testkit::{RedisServer, Witness};
+
+const DEADLINE: Duration = Duration::from_millis(100);
 
 /// A limit of every kind, each on a path of its own, and all on one.
 const LIMITS: &str = "
@@ -24,7 +26,8 @@ limits:
 ";
 
 fn store(server: &RedisServer, more: &str) -> String {
-    format!("store: {{ redis: {{ url: '{}', deadline: 100ms{more} }} }}\n", server.url())
+    let deadline = DEADLINE.as_millis();
+    format!("store: {{ redis: {{ url: '{}', deadline: {deadline}ms{more} }} }}\n", server.url())
 }
 
 /// A service whose clock is so much ahead of the others'.
@@ -49,7 +52,7 @@ fn ready(client: &mut Client) {
     eventually("the store is up", || client.get("/readyz").body == "ok\n");
 }
 
-/// Asks for all paths in turn, until it is told to stop: how many passed of each.
+/// Asks for all paths in turn, until it is told to stop: how many passed of each, and how often the store did not answer.
 fn hammer(service: &Service, stop: &AtomicBool) -> HashMap<String, u64> {
     let mut client = service.connect();
     let paths = ["/bucket", "/queue", "/credits", "/window", "/log", "/all"];
@@ -59,8 +62,8 @@ fn hammer(service: &Service, stop: &AtomicBool) -> HashMap<String, u64> {
     while !stop.load(Ordering::Relaxed) {
         let answer = json_of(&client.post("/v1/check", &batch));
         for (reply, path) in answer.as_array().unwrap().iter().zip(paths.iter().cycle()) {
-            assert_ne!(reply["source"], "fallback", "{reply}");
             *passed.entry((*path).to_owned()).or_default() += u64::from(reply["allowed"] == true);
+            *passed.entry("unanswered".to_owned()).or_default() += u64::from(reply["source"] == "fallback");
         }
     }
     passed
@@ -68,12 +71,29 @@ fn hammer(service: &Service, stop: &AtomicBool) -> HashMap<String, u64> {
 
 #[test]
 fn three_processes_have_one_count_whatever_their_clocks_say() {
+    const TRIES: usize = 3;
+    for _ in 0..TRIES {
+        let (stood_still, faults) = hammer_three_processes();
+        if faults.is_empty() {
+            return;
+        }
+        let faults = faults.join("\n");
+        // Less than a deadline for the witness may have been more for somebody else.
+        assert!(stood_still >= DEADLINE / 2, "a ping took {stood_still:.1?} at most, but\n{faults}");
+        println!("once more, since even a ping took {stood_still:.1?}\n{faults}");
+    }
+    panic!("the machine stood still in each of {TRIES} runs");
+}
+
+/// Nobody may let too many pass, however still the machine stood. Too few is said, with how long a mere ping took.
+fn hammer_three_processes() -> (Duration, Vec<String>) {
     let server = RedisServer::start();
     let policy = store(&server, ", on_error: deny") + LIMITS;
     // An hour ahead, and an hour behind.
     let services = ["", "+3600s", "-3600s"].map(|ahead| start_ahead(&policy, ahead));
     let long = std::env::var_os("TOLLGATE_LONG").is_some();
     let (stop, seconds) = (AtomicBool::new(false), if long { 120 } else { 30 });
+    let witness = Witness::start(server.address());
     let (took, counted) = timed(|| {
         thread::scope(|scope| {
             let tasks: Vec<_> = services
@@ -93,15 +113,23 @@ fn three_processes_have_one_count_whatever_their_clocks_say() {
             all
         })
     });
-    let at_all = counted["/all"];
+    let stood_still = witness.stop();
+    let (at_all, unanswered) = (counted["/all"], counted["unanswered"]);
+    let mut faults = Vec::new();
+    if unanswered > 0 {
+        faults.push(format!("{unanswered} were not answered by the store"));
+    }
     for (limit, burst) in [("bucket", 100), ("queue", 100), ("credits", 100), ("window", 300), ("log", 300)] {
         let passed = counted[&format!("/{limit}")] + at_all;
         let most = burst + 300 * took.as_millis() / 1000;
         let least = 300 * seconds * 99 / 100;
         println!("{limit}: {passed} of at most {most} in {took:?}");
         assert!(u128::from(passed) <= most, "{limit}: {passed} passed, {most} may");
-        assert!(passed >= least, "{limit}: {passed} passed, {least} must");
+        if passed < least {
+            faults.push(format!("{limit}: {passed} passed, {least} must"));
+        }
     }
+    (stood_still, faults)
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-use tollgate_testkit::RedisServer;
+use tokio::time::sleep;
+use tollgate_testkit::{RedisServer, Witness};
 
 use crate::load::{Line, Load, Log, refill};
 use crate::{Node, wait};
@@ -55,6 +55,22 @@ fn allowed(kind: &str, time: Duration) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_processes_together_admit_what_one_limiter_would() {
+    const TRIES: usize = 5;
+    for _ in 0..TRIES {
+        let (stood_still, missing) = run().await;
+        if missing.is_empty() {
+            return;
+        }
+        let missing = missing.join("\n");
+        // Less than a deadline for the witness may have been more for somebody else.
+        assert!(stood_still >= DEADLINE / 2, "a ping took {stood_still:.1?} at most, but\n{missing}");
+        println!("three processes: once more, since even a ping took {stood_still:.1?}\n{missing}");
+    }
+    panic!("the machine stood still in each of {TRIES} runs");
+}
+
+/// Nobody may let too many pass, however still the machine stood. Too few is said, with how long a mere ping took.
+async fn run() -> (Duration, Vec<String>) {
     let seconds = if std::env::var_os("TOLLGATE_LONG").is_some() { 30 } else { 5 };
     let server = wait(RedisServer::start);
     let mut policy = format!(
@@ -72,11 +88,12 @@ async fn three_processes_together_admit_what_one_limiter_would() {
         }
     }
     let nodes = [Node::start(&policy).await, Node::start(&policy).await, Node::start(&policy).await];
-    let began = Instant::now();
+    let witness = Witness::start(server.address());
     let load = Load::start(&nodes, &LINES, 2, Duration::from_millis(3));
     sleep(Duration::from_secs(seconds)).await;
     let log = load.stop().await;
-    tell_outages(&nodes, &log, began);
+    let stood_still = wait(|| witness.stop());
+    let mut missing = Vec::new();
     for line in LINES {
         let log = log.of(line.name);
         let (first, last) = (log.asked[0].sent, log.asked.iter().map(|one| one.received()).max());
@@ -94,30 +111,13 @@ async fn three_processes_together_admit_what_one_limiter_would() {
             0,
             format_args!("{admitted} of {most} at most, {least} at least, {unanswered} unanswered"),
         );
-        assert!(
-            (admitted + unanswered) * 100 >= least * 99,
-            "{}: {admitted} passed and {unanswered} timed out, {least} should pass",
-            line.name
-        );
+        if (admitted + unanswered) * 100 < least * 99 {
+            let name = line.name;
+            missing
+                .push(format!("{name}: {admitted} passed and {unanswered} timed out, {least} should pass"));
+        }
     }
-}
-
-/// Prints when a process was without the store, which nobody has taken away: either the machine stood still, as the pauses
-/// of the load then tell, or the link did.
-fn tell_outages(nodes: &[Node], log: &Log, began: Instant) {
-    for (number, node) in nodes.iter().enumerate() {
-        let mut fallen = log.asked.iter().filter(|one| one.node == number && one.fell_back());
-        let Some(first) = fallen.next() else { continue };
-        let last = fallen.next_back().unwrap_or(first);
-        let pause = log.asked.windows(2).map(|two| two[1].sent - two[0].sent).max();
-        println!(
-            "three processes: number {number} was without the store from {:.1?} to {:.1?}, {} timed out; \
-             the longest pause of all was {pause:.1?}",
-            first.sent - began,
-            last.received() - began,
-            node.errors("timed_out"),
-        );
-    }
+    (stood_still, missing)
 }
 
 /// How many passed too many in any span, where the rule promises something of it.

@@ -9,6 +9,7 @@ mod sentinels;
 mod server;
 mod shifted_clock;
 mod slot;
+mod witness;
 
 pub use client::RedisClient;
 pub use cluster::{Migration, RedisCluster};
@@ -16,3 +17,4 @@ pub use reply::Reply;
 pub use sentinels::{SentinelSecrets, Sentinels};
 pub use server::RedisServer;
 pub use slot::slot_of;
+pub use witness::Witness;
