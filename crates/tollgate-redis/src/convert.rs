@@ -5,7 +5,7 @@
 
 use tollgate_core::{Counts, Credits, Log, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
 
-use crate::numbers::{MICRO, Schedule, Span, rule_of};
+use crate::numbers::{MICRO, Schedule, Span, lingers, rule_of};
 use crate::request::{Limit, Texts};
 
 /// What convert.lua is told: the state as it is, when it may be forgotten (so much later than it is as new), and as it is to
@@ -22,13 +22,17 @@ pub(crate) fn converted(limit: &Limit, held: &[u8], now: u64, slack_ms: u64) -> 
     rule.convert(&old, &mut state, at);
     let reset_after = rule.status(&state, at).reset_after;
     let Some(new) = write(&state, &limit.parts, at) else { return forgotten(texts) };
-    texts.number(reset_after.get() / 1_000_000 + slack_ms);
+    texts.number(reset_after.get() / 1_000_000 + lingers(&limit.parts) / 1000 + 1 + slack_ms);
     match &state {
         State::Log(log) => {
-            texts.text(limit.tag.as_bytes());
+            texts.text(&limit.tag);
             log.times().for_each(|time| texts.number(time.as_nanos().div_ceil(MICRO)));
         }
-        _ => texts.text(format!("{new} {}", limit.tag).as_bytes()),
+        _ => texts.with(|bytes| {
+            bytes.extend_from_slice(new.as_bytes());
+            bytes.push(b' ');
+            bytes.extend_from_slice(&limit.tag);
+        }),
     }
     texts
 }

@@ -45,7 +45,7 @@ impl Denied {
     }
 
     /// What a key is known by: its name, and the numbers it is decided by.
-    pub(crate) fn hash(&self, key: &[u8], tag: &str) -> u64 {
+    pub(crate) fn hash(&self, key: &[u8], tag: &[u8]) -> u64 {
         self.hasher.hash_one((key, tag))
     }
 

@@ -15,6 +15,8 @@ const NO_TAG: u8 = b'_';
 
 /// Appends the name of the key that is asked of.
 pub(crate) fn write_key(ask: &Ask<'_>, key: &mut Vec<u8>) {
+    let parts: usize = ask.key.iter().map(|part| part.len() + 1).sum();
+    key.reserve(PREFIX.len() + ask.tag.len() + ask.limit.len() + parts + "{}::t".len());
     key.extend_from_slice(PREFIX);
     key.push(b'{');
     if ask.tag.is_empty() {
@@ -35,13 +37,16 @@ pub(crate) fn write_key(ask: &Ask<'_>, key: &mut Vec<u8>) {
 /// Appends a text in which nothing can be taken for the border of a part or of a tag.
 fn escape(text: &[u8], key: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in text {
-        if matches!(byte, b'%' | b':' | b'{' | b'}' | 0..=b' ' | 0x7f) {
-            key.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        } else {
-            key.push(byte);
-        }
+    let is_border = |byte: &u8| matches!(byte, b'%' | b':' | b'{' | b'}' | 0..=b' ' | 0x7f);
+    let mut rest = text;
+    // Nearly all texts have none, and are copied at once.
+    while let Some(at) = rest.iter().position(is_border) {
+        let byte = rest[at];
+        key.extend_from_slice(&rest[..at]);
+        key.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        rest = &rest[at + 1..];
     }
+    key.extend_from_slice(rest);
 }
 
 #[cfg(test)]

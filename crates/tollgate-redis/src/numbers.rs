@@ -4,8 +4,7 @@
 //! what lies between two of them is counted in pieces, of which a rule says how many make one. Nothing here computes what
 //! a rule decides: the numbers are those of [`Rule::parts`].
 
-use std::fmt::Write as _;
-
+use smallvec::SmallVec;
 use tollgate_core::adaptive::Pace;
 use tollgate_core::{Align, BucketParts, Mode, Nanos, Rule, RuleParts, WaitParts};
 
@@ -68,45 +67,77 @@ pub(crate) const fn letter(rule: &Rule) -> u8 {
     }
 }
 
-/// What is written beside a state, so that it is known by which numbers it is to be read. Only what matters for that:
-/// another limit on a window does not change what was counted in it.
-pub(crate) fn tag(parts: &RuleParts) -> String {
-    let mut tag = String::new();
-    let bucket = |tag: &mut String, bucket: &BucketParts| {
-        let _ = write!(tag, "{}/{}x{}", bucket.interval, bucket.per_nano, bucket.capacity);
-    };
-    let waits = |tag: &mut String, waits: &Option<WaitParts>| {
-        if let Some(waits) = waits {
-            let _ = write!(tag, "+{}x{}", waits.max_wait.get(), waits.max_waiting);
-        }
-    };
+/// What is written beside a state, so that it is known by which numbers it is to be read.
+pub(crate) type Tag = SmallVec<[u8; 64]>;
+
+/// The tag of a rule. Only what matters to its states: another limit on a window does not change what was counted in it.
+pub(crate) fn tag(parts: &RuleParts) -> Tag {
+    let mut tag = Tag::new();
     match parts {
-        RuleParts::TokenBucket { bucket: schedule, waits: wait, .. } => {
-            tag.push('t');
-            bucket(&mut tag, schedule);
-            waits(&mut tag, wait);
+        RuleParts::TokenBucket { bucket, waits, .. } => {
+            tag.push(b't');
+            write_bucket(&mut tag, bucket);
+            write_waits(&mut tag, waits.as_ref());
         }
-        RuleParts::LeakyBucket { bucket: schedule, waits: wait } => {
-            tag.push('l');
-            bucket(&mut tag, schedule);
-            waits(&mut tag, wait);
+        RuleParts::LeakyBucket { bucket, waits } => {
+            tag.push(b'l');
+            write_bucket(&mut tag, bucket);
+            write_waits(&mut tag, waits.as_ref());
         }
         RuleParts::BurstCredits { base, peak } => {
-            tag.push('d');
-            bucket(&mut tag, base);
-            tag.push(',');
-            bucket(&mut tag, peak);
+            tag.push(b'd');
+            write_bucket(&mut tag, base);
+            tag.push(b',');
+            write_bucket(&mut tag, peak);
         }
         RuleParts::FixedWindow { window, align, .. } => {
-            let _ = write!(tag, "f{}{}", window.get(), if *align == Align::Epoch { 'e' } else { 'f' });
+            write_number(&mut tag, b'f', window.get());
+            tag.push(if *align == Align::Epoch { b'e' } else { b'f' });
         }
-        RuleParts::SlidingLog { window, .. } => _ = write!(tag, "w{}", window.get()),
+        RuleParts::SlidingLog { window, .. } => write_number(&mut tag, b'w', window.get()),
         RuleParts::SlidingCounter { window, buckets, mode, .. } => {
-            let _ = write!(tag, "s{}/{buckets}{}", window.get(), mode_letter(*mode));
+            write_number(&mut tag, b's', window.get());
+            write_number(&mut tag, b'/', (*buckets).into());
+            tag.extend_from_slice(mode_letter(*mode).as_bytes());
         }
-        RuleParts::Concurrency { .. } => tag.push('p'),
+        RuleParts::Concurrency { .. } => tag.push(b'p'),
     }
     tag
+}
+
+fn write_bucket(tag: &mut Tag, bucket: &BucketParts) {
+    tag.extend_from_slice(itoa::Buffer::new().format(bucket.interval).as_bytes());
+    write_number(tag, b'/', bucket.per_nano);
+    write_number(tag, b'x', bucket.capacity);
+}
+
+fn write_waits(tag: &mut Tag, waits: Option<&WaitParts>) {
+    if let Some(waits) = waits {
+        write_number(tag, b'+', waits.max_wait.get());
+        write_number(tag, b'x', waits.max_waiting.into());
+    }
+}
+
+fn write_number(tag: &mut Tag, before: u8, number: u64) {
+    tag.push(before);
+    tag.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// For how many microseconds a plain bucket is kept after it is as new: as long as it takes to fill, and a minute at most.
+///
+/// It saves most writes of when a key expires, which cost the server half as much again as those of what it holds. Whoever
+/// writes that says `tat + lingers`, or later. That is not before the next multiple of `lingers` after the `tat`; so
+/// whoever finds a schedule in the same stretch between two multiples as it will be in has nothing to say. All that
+/// write a state of the same tag have the same number: this one, which buckets.lua works out for itself.
+pub(crate) fn lingers(parts: &RuleParts) -> u64 {
+    const LONGEST: u64 = 60_000_000;
+    match parts {
+        RuleParts::TokenBucket { bucket, waits: None, .. }
+        | RuleParts::LeakyBucket { bucket, waits: None } => {
+            Schedule::new(*bucket).tolerance().whole.clamp(1, LONGEST)
+        }
+        _ => 0,
+    }
 }
 
 /// The rule that wrote a tag. What a tag does not tell is that of `now`, the rule in force: it does not matter to states.
@@ -175,7 +206,8 @@ pub(crate) fn slowed(rule: &Rule, pace: Pace) -> Rule {
         let slower = (interval * full).div_ceil(u128::from(pace.billionths()));
         // Where it no longer fits, it is as slow as can be.
         let interval = u64::try_from(slower).unwrap_or(u64::MAX >> 2).max(bucket.interval);
-        let capacity = pace.of(bucket.capacity).min((MOST * MICRO * bucket.per_nano) / interval).max(1);
+        let most = u128::from(MOST) * u128::from(MICRO * bucket.per_nano) / u128::from(interval);
+        let capacity = pace.of(bucket.capacity).min(u64::try_from(most).unwrap_or(u64::MAX)).max(1);
         BucketParts { interval, capacity, ..bucket }
     };
     let parts = match rule.parts() {

@@ -50,26 +50,49 @@ pub(crate) enum Misunderstood {
 
 /// Reads an answer and works out what it means.
 pub(crate) fn read(prepared: &Prepared, which: Which, answer: Value) -> Result<Answer, Misunderstood> {
-    let Value::Array(items) = answer else { return Err(Misunderstood::Unreadable) };
+    let items = match answer {
+        Value::Array(items) => items,
+        // One bucket, by how much it was ahead.
+        Value::Int(ahead) if which == Which::Buckets => {
+            let (status, ahead) = if ahead >= 0 { (1, ahead) } else { (0, -1 - ahead) };
+            return decided(prepared, which, status, NOW, &mut Items(vec![Value::Int(ahead)].into_iter()));
+        }
+        _ => return Err(Misunderstood::Unreadable),
+    };
     let mut items = Items(items.into_iter());
-    let (status, now) = (items.number()?, items.number()?);
+    let status = items.number()?;
     if status == 2 {
+        let now = items.number()?;
         let place = usize::try_from(items.number()?).map_err(|_| Misunderstood::Unreadable)?;
         let Some(Value::BulkString(held)) = items.0.next() else { return Err(Misunderstood::Unreadable) };
         let place = place.checked_sub(1).filter(|place| *place < prepared.limits.len());
         return Ok(Answer::OtherNumbers { place: place.ok_or(Misunderstood::Unreadable)?, held, now });
     }
+    let now = if which == Which::Buckets { NOW } else { items.number()? };
+    decided(prepared, which, status, now, &mut items)
+}
+
+/// Buckets tell how far they are ahead of now, whenever that was: any time will do to work out the rest.
+const NOW: u64 = 1 << 50;
+
+fn decided(
+    prepared: &Prepared,
+    which: Which,
+    status: u64,
+    now: u64,
+    items: &mut Items,
+) -> Result<Answer, Misunderstood> {
     let at = Timestamp::from_nanos(now.saturating_mul(MICRO));
     let mut lines: SmallVec<[Line<'_>; 4]> = SmallVec::new();
     for limit in &prepared.limits {
-        lines.push(Line { limit, held: Held::read(limit, which, &mut items)? });
+        lines.push(Line { limit, held: Held::read(limit, which, items)? });
     }
-    let verdict = decide(&mut lines, prepared.is_denied, at);
+    let (verdict, each) = decide(&mut lines, prepared.is_denied, at);
     let is_charged = status == 1;
-    if !prepared.is_denied && is_charged != verdict.0.is_allowed() {
+    if !prepared.is_denied && is_charged != verdict.is_allowed() {
         return Err(Misunderstood::Disagree);
     }
-    Ok(Answer::Decided(Replayed { verdict: verdict.0, each: verdict.1 }))
+    Ok(Answer::Decided(Replayed { verdict, each }))
 }
 
 /// What is left of an answer.
@@ -83,8 +106,8 @@ impl Items {
         }
     }
 
-    /// A schedule as buckets.lua tells it: whole microseconds, or as it is kept, with pieces.
-    fn schedule(&mut self) -> Result<(u64, u64), Misunderstood> {
+    /// How far a schedule is ahead, as buckets.lua tells it: whole microseconds, or with pieces.
+    fn ahead(&mut self) -> Result<(u64, u64), Misunderstood> {
         let text = match self.0.next() {
             Some(Value::Int(whole)) => {
                 return u64::try_from(whole).map(|whole| (whole, 0)).map_err(|_| Misunderstood::Unreadable);
@@ -127,8 +150,8 @@ impl Held {
             RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. }
                 if which == Which::Buckets =>
             {
-                let (whole, part) = next.schedule()?;
-                State::Bucket(schedule(bucket).tat(whole, part))
+                let (ahead, part) = next.ahead()?;
+                State::Bucket(schedule(bucket).tat(NOW + ahead, part))
             }
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
                 let tat = schedule(bucket).tat(next.number()?, next.number()?);

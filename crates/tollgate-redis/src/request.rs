@@ -1,11 +1,12 @@
 //! From what is asked to the script that decides it.
 
 use smallvec::SmallVec;
+use tollgate_core::adaptive::Pace;
 use tollgate_core::{Align, Rule, RuleParts, WaitParts};
 use tollgate_policy::{Ask, Does, Part};
 
 use crate::key::write_key;
-use crate::numbers::{MICRO, MOST, Schedule, Span, mode_letter, slowed, tag};
+use crate::numbers::{MICRO, MOST, Schedule, Span, Tag, lingers, mode_letter, slowed, tag};
 
 /// What is sent with a call: texts, one after the other in one buffer.
 #[derive(Debug, Default)]
@@ -36,6 +37,15 @@ impl Texts {
         }
     }
 
+    /// Where the last text stands before, if it does. Then it is taken back.
+    fn repeated(&mut self) -> Option<usize> {
+        let last = self.ends.len().checked_sub(1)?;
+        let same = self.iter().take(last).position(|earlier| Some(earlier) == self.iter().last())?;
+        self.ends.pop();
+        self.bytes.truncate(self.ends.last().copied().unwrap_or_default());
+        Some(same)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
@@ -58,7 +68,8 @@ pub(crate) struct Limit {
     pub(crate) rule: Rule,
     /// As it stands in the policy: what its states are written by.
     pub(crate) parts: RuleParts,
-    pub(crate) tag: String,
+    pub(crate) tag: Tag,
+    pub(crate) pace: Pace,
     pub(crate) cost: u64,
     pub(crate) does: Does,
     pub(crate) part: Part,
@@ -72,7 +83,7 @@ impl Limit {
             (Does::Charge, Rule::Concurrency(_)) => Does::Preview,
             (does, _) => does,
         };
-        Self { rule, tag: tag(&parts), parts, cost: ask.cost, does, part: ask.part }
+        Self { rule, tag: tag(&parts), parts, pace: ask.pace, cost: ask.cost, does, part: ask.part }
     }
 
     /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged.
@@ -97,9 +108,10 @@ impl Limit {
         is_asked && self.part == Part::All && !self.rule.counts_denied()
     }
 
-    /// Whether the short script will do.
+    /// Whether the short script will do. That takes how long a key lingers from its numbers, which must be those of the tag.
     fn is_plain(&self) -> bool {
         matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_))
+            && self.pace == Pace::FULL
             && matches!(self.does, Does::Charge | Does::Hold)
             && self.part == Part::All
             && (1..=self.rule.capacity()).contains(&self.cost)
@@ -112,15 +124,6 @@ impl Limit {
             Rule::TokenBucket(_) | Rule::TokenBucketMaxWait(_) | Rule::BurstCredits(_) => fits,
             Rule::FixedWindow(_) | Rule::SlidingCounter(_) => true,
             _ => false,
-        }
-    }
-
-    fn schedule(&self) -> Option<Schedule> {
-        match self.rule.parts() {
-            RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. } => {
-                Some(Schedule::new(bucket))
-            }
-            _ => None,
         }
     }
 
@@ -153,10 +156,11 @@ impl Limit {
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
                 let schedule = Schedule::new(bucket);
                 head(b'b', if waits.is_some() { b"w" } else { b"" });
-                to.text(self.tag.as_bytes());
+                to.text(&self.tag);
                 let (cost, tolerance) = (schedule.span(spent), schedule.tolerance());
                 let Some(WaitParts { max_wait, max_waiting }) = waits else {
-                    return schedule.write(&[cost, tolerance], to);
+                    schedule.write(&[cost, tolerance], to);
+                    return to.number(lingers(&self.parts));
                 };
                 let wait = max_wait.get() / MICRO;
                 // How far the schedule may reach, and how far nobody waits: in a bucket up to its tolerance, in a queue only
@@ -172,7 +176,7 @@ impl Limit {
             }
             RuleParts::BurstCredits { base, peak } => {
                 head(b'd', b"");
-                to.text(self.tag.as_bytes());
+                to.text(&self.tag);
                 for schedule in [base, peak].map(Schedule::new) {
                     schedule.write(&[schedule.span(spent), schedule.tolerance()], to);
                 }
@@ -180,21 +184,21 @@ impl Limit {
             RuleParts::FixedWindow { limit, window, align, counts_denied } => {
                 let begins = if align == Align::Epoch { b'e' } else { b'f' };
                 head(b'f', &[begins, if counts_denied { b'd' } else { b'-' }]);
-                to.text(self.tag.as_bytes());
+                to.text(&self.tag);
                 to.number(limit);
                 to.number(clipped);
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingLog { limit, window } => {
                 head(b'w', b"");
-                to.text(self.tag.as_bytes());
+                to.text(&self.tag);
                 to.number(limit);
                 to.number(spent);
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingCounter { limit, window, buckets, mode } => {
                 head(b's', mode_letter(mode).as_bytes());
-                to.text(self.tag.as_bytes());
+                to.text(&self.tag);
                 to.number(limit);
                 to.number(clipped);
                 to.number(window.get() / MICRO);
@@ -235,21 +239,17 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     pub(crate) fn new(asks: &[Ask<'_>], is_denied: bool) -> Self {
-        let (mut keys, mut key) = (Texts::default(), Vec::new());
+        let mut keys = Texts::default();
         let (mut limits, mut limit_of): (SmallVec<[Limit; 4]>, SmallVec<[usize; 4]>) = Default::default();
         for ask in asks {
-            key.clear();
-            write_key(ask, &mut key);
+            keys.with(|bytes| write_key(ask, bytes));
             let limit = Limit::new(ask);
             // A key that is named twice pays for both, as one: two limits of a script may not stand for one state.
-            let same = keys.iter().position(|earlier| earlier == key);
+            let same = keys.repeated();
             limit_of.push(same.unwrap_or(limits.len()));
             match same {
                 Some(same) => limits[same].join(&limit),
-                None => {
-                    keys.text(&key);
-                    limits.push(limit);
-                }
+                None => limits.push(limit),
             }
         }
         Self { keys, limits, limit_of, is_denied }
@@ -261,8 +261,13 @@ impl Prepared {
         let mut texts = Texts::default();
         if !self.is_denied && self.limits.iter().all(Limit::is_plain) {
             for limit in &self.limits {
-                texts.text(limit.tag.as_bytes());
-                let schedule = limit.schedule().expect("a bucket has one");
+                let (RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. }) =
+                    limit.parts
+                else {
+                    unreachable!("only buckets are plain");
+                };
+                texts.text(&limit.tag);
+                let schedule = Schedule::new(bucket);
                 schedule.write(&[schedule.span(limit.cost), schedule.tolerance()], &mut texts);
             }
             if let Some(now) = now {

@@ -1,7 +1,8 @@
 -- Token bucket and leaky bucket, also with a max_wait: see bucket.rs, max_wait.rs.
 --
--- Numbers: tag; then as spans the cost and how far the schedule may reach; with a `w` in the head also how far it reaches
--- without anybody waiting, the longest wait in whole microseconds, and how many may wait.
+-- Numbers: tag; then as spans the cost and how far the schedule may reach; then for how long it is kept when it is as new,
+-- see `lingers` in numbers.rs. With a `w` in the head instead of that how far it reaches without anybody waiting, the
+-- longest wait in whole microseconds, and how many may wait.
 -- State: `tat[+part][,turn,turn…] tag`: the theoretical arrival time in whole microseconds and in pieces of the next one, and
 -- when those go who wait. Answers: tat, part, number of turns, the turns.
 makers.b = function()
@@ -29,9 +30,12 @@ makers.b = function()
     local tolerance, tolerance_part = span(ARGV[at + 2])
     local limit = {
       key = key, tag = tag, ahead = ahead, part = part, cost = cost, cost_part = cost_part, per = per,
-      tolerance = tolerance, tolerance_part = tolerance_part, kind = 0, group = 0, does = 0, allows = 0,
+      tolerance = tolerance, tolerance_part = tolerance_part, lingers = 0, kind = 0, group = 0, does = 0, allows = 0,
     }
-    if string.sub(head, 4, 4) ~= 'w' then return limit, at + 3 end
+    if string.sub(head, 4, 4) ~= 'w' then
+      limit.lingers = tonumber(ARGV[at + 3])
+      return limit, at + 4
+    end
     limit.turns = turns or {}
     limit.free, limit.free_part = span(ARGV[at + 3])
     limit.max_wait, limit.max_waiting = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
@@ -66,7 +70,7 @@ makers.b = function()
     if limit.turns then
       for i = 1, #limit.turns do schedule = schedule .. string.format(',%d', limit.turns[i]) end
     end
-    redis.call('SET', limit.key, schedule .. ' ' .. limit.tag, 'PX', millis(reach))
+    redis.call('SET', limit.key, schedule .. ' ' .. limit.tag, 'PX', millis(reach + limit.lingers))
   end
 
   function rule.spend(limit)

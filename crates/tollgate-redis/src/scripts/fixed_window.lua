@@ -29,19 +29,24 @@ makers.f = function()
     return limit.used + limit.cost <= limit.limit
   end
 
-  local function save(limit, used)
+  local function save(limit, used, is_same)
     local state = string.format('%d %d %s', limit.ends, used, limit.tag)
-    redis.call('SET', limit.key, state, 'PX', millis(limit.ends - now))
+    if is_same then
+      redis.call('SET', limit.key, state, 'KEEPTTL')
+    else
+      redis.call('SET', limit.key, state, 'PX', millis(limit.ends - now))
+    end
   end
 
   function rule.spend(limit)
-    local used = limit.used
+    -- What was used up in the same window has said when the key expires.
+    local used, is_same = limit.used, limit.used > 0
     if now >= limit.ends then
       local elapsed = limit.is_aligned and math.fmod(now, limit.window) or 0
       limit.ends, used = now + limit.window - elapsed, 0
     end
     -- With those denied, it may be more than the limit; not more than can be counted.
-    save(limit, math.min(used + limit.cost, 9007199254740991))
+    save(limit, math.min(used + limit.cost, 9007199254740991), is_same)
   end
 
   function rule.refund(limit)
@@ -50,7 +55,7 @@ makers.f = function()
     if given == limit.held then
       redis.call('DEL', limit.key)
     elseif given > 0 then
-      save(limit, limit.used - given)
+      save(limit, limit.used - given, true)
     end
   end
 

@@ -33,7 +33,8 @@ local function span(text)
   return tonumber(whole), tonumber(part), tonumber(per)
 end
 
--- In how many milliseconds a key may be forgotten that is as new in so many microseconds.
+-- In how many milliseconds a key may be forgotten that is as new in so many microseconds. A text, since the server makes
+-- one of a number in a slower way.
 local function millis(microseconds)
-  return math.floor(microseconds / 1000) + slack
+  return string.format('%d', microseconds / 1000 + slack)
 end

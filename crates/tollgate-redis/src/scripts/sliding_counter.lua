@@ -67,15 +67,19 @@ makers.s = function()
     return not_above(limit.old, limit.window - limit.into, left, limit.window)
   end
 
-  local function save_counts(limit)
+  local function save_counts(limit, is_same)
     local texts = {}
     for i = 0, limit.buckets do texts[i + 1] = string.format('%d', limit.ring[i]) end
+    local state = string.format('%d %s %s', limit.newest, table.concat(texts, ' '), limit.tag)
+    if is_same then
+      redis.call('SET', limit.key, state, 'KEEPTTL')
+      return
+    end
     -- Forgotten when the newest sub-window is: the pieces until then, by N.
     local lasts = limit.mode == 'l' and limit.buckets or limit.buckets + 1
     local sub_windows = limit.newest + lasts
     local whole = math.fmod(sub_windows, limit.buckets)
     local until_then = (sub_windows - whole) / limit.buckets * limit.window + whole * limit.window / limit.buckets - now
-    local state = string.format('%d %s %s', limit.newest, table.concat(texts, ' '), limit.tag)
     redis.call('SET', limit.key, state, 'PX', millis(math.ceil(until_then)))
   end
 
@@ -83,10 +87,12 @@ makers.s = function()
     local slots = limit.buckets + 1
     local passed = math.min(limit.index - limit.newest, slots)
     for i = limit.index - passed + 1, limit.index do limit.ring[math.fmod(i, slots)] = 0 end
-    limit.newest = limit.index
     local slot = math.fmod(limit.index, slots)
+    -- What was counted in the same sub-window has said when the key expires.
+    local is_same = limit.newest == limit.index and limit.ring[slot] > 0
+    limit.newest = limit.index
     limit.ring[slot] = limit.ring[slot] + limit.cost
-    save_counts(limit)
+    save_counts(limit, is_same)
   end
 
   -- What was charged now is in the sub-window that the clock shows, also if that has stepped back.
