@@ -1,45 +1,36 @@
 //! States that were written by other numbers: a limit was changed, or its tenant has another tier.
 //!
-//! The rules know how a key is carried over, so it is done here and not in a script: the state is read, converted, and put
-//! back unless somebody has changed it in between. It happens once for each key and change.
+//! The rules know how a key is carried over, so it is done here and not in a script. The script tells what it found, and is
+//! asked again with what that is to be read as. It holds as long as nobody has changed the key in between, and is written
+//! with a charge and not before, as in memory: who is denied, or only looks, changes nothing.
 
 use tollgate_core::{Counts, Credits, Log, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
 
-use crate::numbers::{MICRO, Schedule, Span, lingers, rule_of};
-use crate::request::{Limit, Texts};
+use crate::numbers::{MICRO, Schedule, Span, rule_of};
+use crate::request::Limit;
 
-/// What convert.lua is told: the state as it is, when it may be forgotten (so much later than it is as new), and as it is to
-/// be. A state that nobody can read is forgotten.
-pub(crate) fn converted(limit: &Limit, held: &[u8], now: u64, slack_ms: u64) -> Texts {
-    let mut texts = Texts::default();
-    texts.text(held);
-    let at = Timestamp::from_nanos(now * MICRO);
-    let Some(rule) = Rule::from_parts(&limit.parts).ok() else { return forgotten(texts) };
-    let Some((old, mut state)) = std::str::from_utf8(held).ok().and_then(|held| read(held, &limit.parts))
-    else {
-        return forgotten(texts);
-    };
-    rule.convert(&old, &mut state, at);
-    let reset_after = rule.status(&state, at).reset_after;
-    let Some(new) = write(&state, &limit.parts, at) else { return forgotten(texts) };
-    texts.number(reset_after.get() / 1_000_000 + lingers(&limit.parts) / 1000 + 1 + slack_ms);
-    match &state {
-        State::Log(log) => {
-            texts.text(&limit.tag);
-            log.times().for_each(|time| texts.number(time.as_nanos().div_ceil(MICRO)));
-        }
-        _ => texts.with(|bytes| {
-            bytes.extend_from_slice(new.as_bytes());
-            bytes.push(b' ');
-            bytes.extend_from_slice(&limit.tag);
-        }),
-    }
-    texts
+/// A state that was written by other numbers, and what it is to be read as: no numbers for a key that is as new.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    /// Which limit of the request.
+    pub(crate) place: usize,
+    pub(crate) held: Vec<u8>,
+    pub(crate) numbers: String,
 }
 
-fn forgotten(mut texts: Texts) -> Texts {
-    texts.number(0);
-    texts
+impl Replaced {
+    /// A state that nobody can read is that of a key that is as new.
+    pub(crate) fn new(place: usize, limit: &Limit, held: Vec<u8>, now: u64) -> Self {
+        let numbers = converted(limit, &held, Timestamp::from_nanos(now * MICRO)).unwrap_or_default();
+        Self { place, held, numbers }
+    }
+}
+
+fn converted(limit: &Limit, held: &[u8], now: Timestamp) -> Option<String> {
+    let rule = Rule::from_parts(&limit.parts).ok()?;
+    let (old, mut state) = read(std::str::from_utf8(held).ok()?, &limit.parts)?;
+    rule.convert(&old, &mut state, now);
+    write(&state, &limit.parts, now)
 }
 
 /// The rule that wrote a state, and the state.
@@ -135,7 +126,10 @@ fn write(state: &State, parts: &RuleParts, now: Timestamp) -> Option<String> {
                     .fold(counts.newest().to_string(), |text, count| format!("{text} {count}"))
             })
         }
-        (State::Log(log), _) => (!log.is_empty()).then(String::new),
+        (State::Log(log), _) => (!log.is_empty()).then(|| {
+            log.times()
+                .fold(String::new(), |text, time| format!("{text}{} ", time.as_nanos().div_ceil(MICRO)))
+        }),
         _ => None,
     }
 }

@@ -5,6 +5,7 @@ use tollgate_core::adaptive::Pace;
 use tollgate_core::{Align, Rule, RuleParts, WaitParts};
 use tollgate_policy::{Ask, Does, Part};
 
+use crate::convert::Replaced;
 use crate::key::write_key;
 use crate::numbers::{MICRO, MOST, Schedule, Span, Tag, lingers, mode_letter, slowed, tag};
 
@@ -257,9 +258,9 @@ impl Prepared {
 
     /// The script that decides it, and what it is told. `now` is the store's own unless a test says otherwise; `id` is that
     /// of the permits it is given.
-    pub(crate) fn arguments(&self, now: Option<u64>, id: &[u8]) -> (Which, Texts) {
+    pub(crate) fn arguments(&self, now: Option<u64>, id: &[u8], replaced: &[Replaced]) -> (Which, Texts) {
         let mut texts = Texts::default();
-        if !self.is_denied && self.limits.iter().all(Limit::is_plain) {
+        if !self.is_denied && replaced.is_empty() && self.limits.iter().all(Limit::is_plain) {
             for limit in &self.limits {
                 let (RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. }) =
                     limit.parts
@@ -276,8 +277,18 @@ impl Prepared {
             return (Which::Buckets, texts);
         }
         texts.time(now);
-        texts.number(self.is_denied.into());
+        texts.with(|bytes| {
+            bytes.push(if self.is_denied { b'1' } else { b'0' });
+            if !replaced.is_empty() {
+                bytes.extend_from_slice(replaced.len().to_string().as_bytes());
+            }
+        });
         self.limits.iter().for_each(|limit| limit.write(id, &mut texts));
+        for one in replaced {
+            texts.number(one.place as u64 + 1);
+            texts.text(&one.held);
+            texts.text(one.numbers.as_bytes());
+        }
         (Which::Plan, texts)
     }
 }

@@ -8,7 +8,6 @@ pub(crate) struct Scripts {
     pub(crate) buckets: Script,
     pub(crate) plan: Script,
     pub(crate) release: Script,
-    pub(crate) convert: Script,
     pub(crate) forget: Script,
     pub(crate) nodes: Script,
 }
@@ -34,13 +33,12 @@ impl Scripts {
             buckets: Script::new(BUCKETS),
             plan: Script::new(PLAN),
             release: Script::new(RELEASE),
-            convert: Script::new(include_str!("scripts/convert.lua")),
             forget: Script::new("return redis.call('DEL', KEYS[1])"),
             nodes: Script::new(NODES),
         }
     }
 
-    pub(crate) fn all(&self) -> [&Script; 6] {
-        [&self.buckets, &self.plan, &self.release, &self.convert, &self.forget, &self.nodes]
+    pub(crate) fn all(&self) -> [&Script; 5] {
+        [&self.buckets, &self.plan, &self.release, &self.forget, &self.nodes]
     }
 }

@@ -13,7 +13,7 @@ use tollgate_policy::{
     Ask, Decided, Does, Later, Part, Redis, Seen, Source, Store, StoredPermit, Unavailable,
 };
 
-use crate::convert::converted;
+use crate::convert::Replaced;
 use crate::denied::Denied;
 use crate::link::{Call, Link, LinkError, Script, Settings, SettingsError, ShardHealth};
 use crate::nodes;
@@ -23,8 +23,9 @@ use crate::replay::{self, Answer, Replayed};
 use crate::request::{Limit, Prepared, Texts, Which};
 use crate::scripts::Scripts;
 
-/// A key whose numbers change while it is asked is converted so often at most.
-const MOST_CONVERSIONS: u32 = 4;
+/// A request is asked so often at most: again whenever a key turns out to be written by other numbers, those of another
+/// tier or an older policy. It is rare that somebody else changes the key in between, and rarer twice.
+const MOST_ATTEMPTS: u32 = 32;
 
 /// States in Redis, shared by all who use the same servers. Clones are the same store.
 #[derive(Clone)]
@@ -226,11 +227,12 @@ impl Inner {
         Some(Decided { source: Source::DeniedCache, ..self.told(prepared, &replayed, "") })
     }
 
-    /// Asks the script until it has decided: a key that was written by other numbers is converted first.
+    /// Asks the script until it has decided: for a key that was written by other numbers, it is told what to read it as.
     async fn ask(&self, prepared: &Prepared, id: &[u8]) -> Result<Replayed, NoAnswer> {
         let keys: SmallVec<[&[u8]; 8]> = prepared.keys.iter().collect();
-        for _ in 0..MOST_CONVERSIONS {
-            let (which, args) = prepared.arguments(self.time(), id);
+        let mut replaced: Vec<Replaced> = Vec::new();
+        for _ in 0..MOST_ATTEMPTS {
+            let (which, args) = prepared.arguments(self.time(), id, &replaced);
             let script = match which {
                 Which::Buckets => &self.scripts.buckets,
                 Which::Plan => &self.scripts.plan,
@@ -241,8 +243,8 @@ impl Inner {
             {
                 Answer::Decided(replayed) => return Ok(replayed),
                 Answer::OtherNumbers { place, held, now } => {
-                    let args = converted(&prepared.limits[place], &held, now, self.slack_ms());
-                    self.call(&self.scripts.convert, &[keys[place]], &args).await?;
+                    replaced.retain(|one| one.place != place);
+                    replaced.push(Replaced::new(place, &prepared.limits[place], held, now));
                 }
             }
         }
@@ -252,11 +254,6 @@ impl Inner {
     /// The time, where a test tells it.
     fn time(&self) -> Option<u64> {
         self.clock.as_ref().map(|clock| clock.load(Ordering::Relaxed))
-    }
-
-    /// As in clock.lua: a test's clock expires nothing.
-    const fn slack_ms(&self) -> u64 {
-        if self.clock.is_some() { 3_600_000 } else { 2 }
     }
 
     /// What is told of a request: of each ask, though several may have been decided as one.

@@ -133,7 +133,7 @@ fn the_scripts_decide_as_the_rules_do() {
 
 async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, steps: usize) {
     let mut random = Random::new(1000 + seed);
-    // Each key has three sets of numbers, of which one holds at a time.
+    // Each key has three sets of numbers: it was written by one, and may be asked by another.
     let rules: Vec<[Rule; 3]> = (0..KEYS).map(|_| std::array::from_fn(|_| make(&mut random))).collect();
     let mut states: Vec<(usize, State)> = vec![(0, State::default()); KEYS];
     let (mut clock, mut due) = (Clock { now: 10_000_000, newest: 10_000_000 }, None);
@@ -142,15 +142,16 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
         store.set_time(clock.now);
         let mut asked = JoinSet::new();
         let mut expected = Vec::new();
-        for (key, (used, state)) in states.iter_mut().enumerate() {
+        for (key, (written_by, kept)) in states.iter_mut().enumerate() {
             let now = Timestamp::from_nanos(clock.now * 1000);
-            let before = rules[key][*used];
+            let before = rules[key][*written_by];
             // A turn is kept in whole microseconds, so that numbers which change while somebody waits may be late by one.
             let waits = matches!(before, Rule::TokenBucketMaxWait(_) | Rule::LeakyBucketMaxWait(_));
-            if random.below(50) == 0 && !waits {
-                *used = random.below(3) as usize;
-            }
-            let rule = rules[key][*used];
+            let asked_by =
+                if random.below(20) == 0 && !waits { random.below(3) as usize } else { *written_by };
+            let rule = rules[key][asked_by];
+            // Only what is charged, or given back, is written by the numbers that it is asked by.
+            let state = &mut kept.clone();
             if rule != before {
                 rule.convert(&before, state, now);
             }
@@ -168,20 +169,30 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
                 1 | 2 if !matches!(rule, Rule::SlidingLog(_)) && clock.now == clock.newest => Does::Refund,
                 _ => Does::Charge,
             };
-            let decision = match does {
-                Does::Charge | Does::Hold => rule.decide(state, PermitId(0), cost, now),
+            let (decision, is_written) = match does {
+                Does::Charge | Does::Hold => {
+                    let decision = rule.decide(state, PermitId(0), cost, now);
+                    (decision, cost > 0 && (decision.is_allowed() || rule.counts_denied()))
+                }
                 Does::Preview => {
-                    Decision { outcome: rule.test(state, cost, now), status: rule.status(state, now) }
+                    let (outcome, status) = (rule.test(state, cost, now), rule.status(state, now));
+                    (Decision { outcome, status }, false)
                 }
                 Does::Refund => {
-                    rule.refund(state, cost, now, now);
-                    Decision { outcome: Outcome::ALLOW, status: rule.status(state, now) }
+                    let given = rule.refund(state, cost, now, now);
+                    (
+                        Decision { outcome: Outcome::ALLOW, status: rule.status(state, now) },
+                        given > 0 || rule == before,
+                    )
                 }
             };
+            if is_written {
+                (*written_by, *kept) = (asked_by, state.clone());
+            }
             if let Some(wait) = decision.retry_after() {
                 due = Some(wait.get().div_ceil(1000)).filter(|wait| *wait < 10_000_000).or(due);
             }
-            expected.push((told(decision), cost, does));
+            expected.push((told(decision), cost, does, rule));
             let store = store.clone();
             asked.spawn(async move {
                 let (limit, key_text) = (name.to_owned(), key.to_string());
@@ -202,8 +213,7 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
         }
         while let Some(answer) = asked.join_next().await {
             let (key, decision) = answer.unwrap();
-            let (expected, cost, does) = expected[key];
-            let rule = rules[key][states[key].0];
+            let (expected, cost, does, rule) = expected[key];
             assert_eq!(
                 decision, expected,
                 "{name}: step {step} at {}, key {key}, {does:?} of {cost} by {rule:?}",

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use tollgate_core::adaptive::{Load, Pace, RateMultiplier};
 use tollgate_core::{
-    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule, SlidingCounter,
-    SlidingLog, TokenBucket,
+    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Rate, Rule, RuleParts,
+    SlidingCounter, SlidingLog, TokenBucket,
 };
 use tollgate_policy::{Ask, Decided, Does, Part, Source, Store as _};
 use tollgate_redis::{RedisStore, Settings};
@@ -98,6 +98,85 @@ async fn a_denial_leaves_every_key_byte_for_byte_as_it_was() {
         assert!(!decided.verdict.is_allowed(), "{name} denies");
         assert_eq!(decided.verdict.reported, Some(denies), "{name}");
         assert!(dump(&server) == before, "denied by {name}, something was written");
+    }
+}
+
+/// The same with other numbers: those of another tier, for the same key.
+fn others(rule: &Rule) -> Rule {
+    let mut parts = rule.parts();
+    match &mut parts {
+        RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. } => bucket.capacity /= 2,
+        RuleParts::BurstCredits { base, .. } => base.capacity /= 2,
+        RuleParts::FixedWindow { window, .. }
+        | RuleParts::SlidingLog { window, .. }
+        | RuleParts::SlidingCounter { window, .. } => *window = Nanos::new(window.get() / 2),
+        RuleParts::Concurrency { limit, .. } => *limit /= 2,
+    }
+    Rule::from_parts(&parts).unwrap()
+}
+
+#[tokio::test]
+async fn who_looks_or_is_denied_under_other_numbers_changes_nothing() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    for (name, rule) in one_of_each() {
+        let holding = |rule, cost, does| Ask { does, ..ask(name, "k", rule, cost) };
+        assert!(decide(&store, &[holding(rule, 10, Does::Hold)]).await.verdict.is_allowed());
+        let before = dump(&server);
+        for (cost, does) in [(0, Does::Charge), (1, Does::Preview), (1000, Does::Charge)] {
+            let seen = decide(&store, &[holding(others(&rule), cost, does)]).await.each[0].decision;
+            assert!(seen.status.remaining <= 90, "{name}: {seen:?}");
+            assert!(dump(&server) == before, "{name}: {does:?} of {cost} has written something");
+        }
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_asked_by_two_sets_of_numbers_at_once_always_has_an_answer() {
+    let server = RedisServer::start();
+    let (one, two) = (store(&server).await, store(&server).await);
+    let rate = Rate::per_hour(1).unwrap();
+    let [small, large] = [50, 60].map(|burst| Rule::from(TokenBucket::new(rate, burst).unwrap()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..16 {
+        let store = if task % 2 == 0 { one.clone() } else { two.clone() };
+        let rule = if task % 4 < 2 { small } else { large };
+        tasks.spawn(async move {
+            let mut passed = 0;
+            for round in 0..150 {
+                let key = (round / 30).to_string();
+                passed += u64::from(decide(&store, &[ask("a", &key, rule, 1)]).await.verdict.is_allowed());
+            }
+            passed
+        });
+    }
+    let passed: u64 = tasks.join_all().await.into_iter().sum();
+    assert!((5 * 50..=5 * 60).contains(&passed), "{passed} passed");
+}
+
+#[tokio::test]
+async fn what_nobody_can_read_is_taken_for_a_new_key() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let held = |name: &str| {
+        let keys = server.command(&["KEYS", &format!("tollgate:{{acme}}:{name}:*")]);
+        keys.array()[0].bytes().to_vec()
+    };
+    for (name, rule) in one_of_each() {
+        if matches!(rule, Rule::SlidingLog(_) | Rule::Concurrency(_)) {
+            continue; // not texts
+        }
+        let name = &name.replace(' ', "-");
+        decide(&store, &[ask(name, "k", rule, 1)]).await;
+        let key = held(name);
+        let text = server.command(&[b"GET".as_slice(), &key]).bytes().to_vec();
+        let tag = text.rsplit(|byte| *byte == b' ').next().unwrap().to_vec();
+        for nonsense in [&b"a b c d "[..], b"", b"7,, "] {
+            server.command(&[b"SET".as_slice(), &key, &[nonsense, &tag].concat()]);
+            let decided = decide(&store, &[ask(name, "k", rule, 40)]).await;
+            assert_eq!(decided.each[0].decision.status.remaining, 60, "{name}");
+        }
     }
 }
 

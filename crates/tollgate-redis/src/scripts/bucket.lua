@@ -15,6 +15,7 @@ makers.b = function()
     local tat, part, turns = tonumber(numbers or 0), 0, nil
     if not tat then
       local whole, pieces, rest = string.match(numbers, '^(%d+)%+?(%d*)(.*)$')
+      if not whole then return nil, numbers .. ' ' .. tag end
       tat, part = tonumber(whole), tonumber(pieces) or 0
       for turn in string.gmatch(rest, '%d+') do
         turns = turns or {}

@@ -33,6 +33,7 @@ for i = 1, count do
     local whole = tonumber(tat)
     if not whole then
       whole, part = string.match(tat, '^(%d+)%+(%d+)$')
+      if not whole then return { 2, tonumber(now), i, held } end
       whole, part = tonumber(whole), tonumber(part)
     end
     tat, ahead = whole, whole - now

@@ -20,15 +20,16 @@ makers.d = function()
 
   function rule.load(key, head, at, answer)
     local tag = ARGV[at]
-    local numbers, other = load_text(key, tag)
+    local numbers, other, is_held = load_text(key, tag)
     if other then return nil, other end
     local base, base_part, peak, peak_part = string.match(numbers or '0 0 0 0', '^(%d+) (%d+) (%d+) (%d+)$')
+    if not base then return nil, numbers .. ' ' .. tag end
     local n = #answer
     answer[n + 1], answer[n + 2] = tonumber(base), tonumber(base_part)
     answer[n + 3], answer[n + 4] = tonumber(peak), tonumber(peak_part)
     return {
       key = key, tag = tag, base = schedule(base, base_part, at + 1), peak = schedule(peak, peak_part, at + 3),
-      kind = 0, group = 0, does = 0, allows = 0,
+      is_held = is_held, kind = 0, group = 0, does = 0, allows = 0,
     }, at + 5
   end
 
@@ -65,7 +66,9 @@ makers.d = function()
   end
 
   function rule.refund(limit)
-    if limit.base.ahead + limit.base.part + limit.peak.ahead + limit.peak.part == 0 then return end
+    local base, peak = limit.base.ahead + limit.base.part, limit.peak.ahead + limit.peak.part
+    -- Under other numbers than it was charged by, a key that gets nothing back stays as it is.
+    if base + peak == 0 or (not limit.is_held and (base == 0 or peak == 0)) then return end
     save_both(limit, text_without(limit.base), text_without(limit.peak))
   end
 

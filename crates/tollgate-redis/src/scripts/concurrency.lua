@@ -41,7 +41,15 @@ makers.p = function()
   function rule.spend(limit)
     redis.call('ZREMRANGEBYSCORE', limit.key, '-inf', limit.effective)
     local ends = limit.effective + limit.lease
-    for i = 1, limit.cost do redis.call('ZADD', limit.key, ends, limit.id .. ':' .. i) end
+    -- In parts: a command takes only so many.
+    for first = 1, limit.cost, 500 do
+      local places = {}
+      for i = first, math.min(first + 499, limit.cost) do
+        places[#places + 1] = ends
+        places[#places + 1] = limit.id .. ':' .. i
+      end
+      redis.call('ZADD', limit.key, unpack(places))
+    end
     redis.call('ZADD', limit.key, NEWEST + limit.effective, 'newest')
     -- Leases that were longer may end after this one.
     local last = tonumber(redis.call('ZRANGE', limit.key, -2, -2, 'WITHSCORES')[2])

@@ -8,11 +8,12 @@ makers.f = function()
 
   function rule.load(key, head, at, answer)
     local tag = ARGV[at]
-    local numbers, other = load_text(key, tag)
+    local numbers, other, is_held = load_text(key, tag)
     if other then return nil, other end
     local ends, held = 0, 0
     if numbers then
       ends, held = string.match(numbers, '^(%d+) (%d+)$')
+      if not ends then return nil, numbers .. ' ' .. tag end
       ends, held = tonumber(ends), tonumber(held)
     end
     local n = #answer
@@ -21,6 +22,7 @@ makers.f = function()
       key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = tonumber(ARGV[at + 2]),
       window = tonumber(ARGV[at + 3]), ends = ends, held = held, used = now < ends and held or 0,
       is_aligned = string.sub(head, 4, 4) == 'e', counts_denied = string.sub(head, 5, 5) == 'd',
+      is_held = is_held,
       kind = 0, group = 0, does = 0, allows = 0,
     }, at + 4
   end
@@ -31,7 +33,7 @@ makers.f = function()
 
   local function save(limit, used, is_same)
     local state = string.format('%d %d %s', limit.ends, used, limit.tag)
-    if is_same then
+    if is_same and limit.is_held then
       redis.call('SET', limit.key, state, 'KEEPTTL')
     else
       redis.call('SET', limit.key, state, 'PX', millis(limit.ends - now))

@@ -1,12 +1,15 @@
 -- Several limits of any kind on one request: every limit is asked, then all are charged or none is.
 --
--- KEYS: one for each limit. ARGV: now, whether the request is denied anyway (1), then for each limit a head of letters, its
--- kind, its group, what is done for it and what its kind has more, and its numbers (see the file of its kind).
+-- KEYS: one for each limit. ARGV: now, whether the request is denied anyway (1) and how many states were written by other
+-- numbers (nothing for none), then for each limit a head of letters, its kind, its group, what is done for it and what its
+-- kind has more, and its numbers (see the file of its kind); then for each of those states which key it is of, as it is
+-- held, and the numbers it is to be read as.
 --   group: a (all must allow), o (one of these must), s (decides by itself)
 --   does: c (charge), n (the same, of more than it could ever hold), r (give back), p and x (look what c and n would be
 --   told), z (cost 0)
--- Answers: whether it is allowed, now, and each state as it was.
-local is_denied, at = ARGV[2] == '1', 3
+-- Answers: whether it is allowed, now, and each state as it was. Or 2, now, which key has a state that others wrote, or
+-- nobody can read, and that state.
+local is_denied, at = string.sub(ARGV[2], 1, 1) == '1', 3
 local limits, answer = {}, { 0, now }
 local all, one_of, one_allows = true, false, false
 for i = 1, #KEYS do

@@ -14,14 +14,29 @@ local function kind_of(letter)
   return kind
 end
 
--- A state that is one text: its numbers, then the tag of the rule that wrote it. Answers the numbers, or else the whole
--- text if that was another rule.
+-- What was written by other numbers, as it stands under these: by key, the state as it was and the numbers it is read as,
+-- none for a key that is as new. It is written with a charge and not before: who is denied, or only looks, changes nothing.
+local replaced = {}
+for i = #ARGV - 3 * (tonumber(string.sub(ARGV[2], 2)) or 0) + 1, #ARGV, 3 do
+  replaced[KEYS[tonumber(ARGV[i])]] = { ARGV[i + 1], ARGV[i + 2] }
+end
+
+-- What a state is read as instead, if it is still as it was.
+local function read_as(key, held)
+  local as = replaced[key]
+  return as and as[1] == held and as[2] or nil
+end
+
+-- A state that is one text: its numbers, then the tag of the rule that wrote it. Answers the numbers; or else the whole
+-- text, if that was another rule; and whether they are written as they are read.
 local function load_text(key, tag)
   local held = redis.call('GET', key)
-  if not held then return nil, nil end
+  if not held then return nil, nil, true end
+  local as = read_as(key, held)
+  if as then return as ~= '' and as or nil, nil, false end
   local length = #held - #tag
-  if string.sub(held, length + 1) ~= tag then return nil, held end
-  return string.sub(held, 1, length - 1), nil
+  if length < 2 or string.sub(held, length + 1) ~= tag then return nil, held, true end
+  return string.sub(held, 1, length - 1), nil, true
 end
 
 -- A span that is told as `whole` or `whole+pieces/of`: whole microseconds, pieces, and how many make one.

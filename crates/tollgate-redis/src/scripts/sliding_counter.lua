@@ -8,7 +8,7 @@ makers.s = function()
 
   function rule.load(key, head, at, answer)
     local tag, window, buckets = ARGV[at], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-    local numbers, other = load_text(key, tag)
+    local numbers, other, is_held = load_text(key, tag)
     if other then return nil, other end
     local ring, newest, slots = {}, 0, buckets + 1
     if numbers then
@@ -17,6 +17,7 @@ makers.s = function()
         if i < 0 then newest = tonumber(count) else ring[i] = tonumber(count) end
         i = i + 1
       end
+      if i ~= slots then return nil, numbers .. ' ' .. tag end
     else
       for i = 0, buckets do ring[i] = 0 end
     end
@@ -39,7 +40,7 @@ makers.s = function()
     return {
       key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = tonumber(ARGV[at + 2]), window = window,
       buckets = buckets, mode = string.sub(head, 4, 4), ring = ring, newest = newest, stamped = stamped, index = index,
-      into = into, old = old, full = full, kind = 0, group = 0, does = 0, allows = 0,
+      into = into, old = old, full = full, is_held = is_held, kind = 0, group = 0, does = 0, allows = 0,
     }, at + 5
   end
 
@@ -89,7 +90,7 @@ makers.s = function()
     for i = limit.index - passed + 1, limit.index do limit.ring[math.fmod(i, slots)] = 0 end
     local slot = math.fmod(limit.index, slots)
     -- What was counted in the same sub-window has said when the key expires.
-    local is_same = limit.newest == limit.index and limit.ring[slot] > 0
+    local is_same = limit.is_held and limit.newest == limit.index and limit.ring[slot] > 0
     limit.newest = limit.index
     limit.ring[slot] = limit.ring[slot] + limit.cost
     save_counts(limit, is_same)

@@ -10,16 +10,25 @@ makers.w = function()
   function rule.load(key, head, at, answer)
     local tag, window = ARGV[at], tonumber(ARGV[at + 3])
     local cost = tonumber(ARGV[at + 2])
+    local times = nil -- where they are not as they are held
     local function entry(i)
+      if times then return times[i] end
       return tonumber(redis.call('LINDEX', key, i))
     end
     local len, left, effective = redis.call('LLEN', key) - 1, 0, now
     local newest, oldest, last = 0, 0, 0
-    if len >= 0 then
-      if redis.call('LINDEX', key, 0) ~= tag then
-        return nil, table.concat(redis.call('LRANGE', key, 0, -1), ' ')
+    if len >= 0 and redis.call('LINDEX', key, 0) ~= tag then
+      local held = table.concat(redis.call('LRANGE', key, 0, -1), ' ')
+      local as = read_as(key, held)
+      if not as then return nil, held end
+      times, len = {}, 0
+      for time in string.gmatch(as, '%d+') do
+        len = len + 1
+        times[len] = tonumber(time)
       end
-      newest, oldest = entry(-1), entry(1)
+    end
+    if len > 0 then
+      newest, oldest = entry(len), entry(1)
       effective = math.max(now, newest)
       -- How many no longer count: most often none, else by a binary search, since they are in order.
       local high = 0
@@ -38,7 +47,7 @@ makers.w = function()
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = counted, newest, oldest, last
     return {
       key = key, tag = tag, cost = cost, window = window, left = left, counted = counted, effective = effective,
-      fits = needed <= 0, kind = 0, group = 0, does = 0, allows = 0,
+      fits = needed <= 0, times = times, kind = 0, group = 0, does = 0, allows = 0,
     }, at + 4
   end
 
@@ -46,10 +55,18 @@ makers.w = function()
     return limit.fits
   end
 
+  -- Appends texts, in parts: a command takes only so many.
+  local function append(key, texts, first, last)
+    for i = first, last, 1000 do redis.call('RPUSH', key, unpack(texts, i, math.min(i + 999, last))) end
+  end
+
   function rule.spend(limit)
-    if limit.counted == 0 then
+    if limit.counted == 0 or limit.times then
       redis.call('DEL', limit.key)
       redis.call('RPUSH', limit.key, limit.tag)
+      local times = limit.times or {}
+      for i = limit.left + 1, #times do times[i] = string.format('%d', times[i]) end
+      append(limit.key, times, limit.left + 1, #times)
     elseif limit.left > 0 then
       -- The tag goes where the last of those stands that have left.
       redis.call('LTRIM', limit.key, limit.left, -1)
@@ -57,10 +74,8 @@ makers.w = function()
     end
     local time = string.format('%d', limit.effective)
     local units = {}
-    for i = 1, math.min(limit.cost, 1000) do units[i] = time end
-    for first = 1, limit.cost, 1000 do
-      redis.call('RPUSH', limit.key, unpack(units, 1, math.min(1000, limit.cost - first + 1)))
-    end
+    for i = 1, limit.cost do units[i] = time end
+    append(limit.key, units, 1, limit.cost)
     redis.call('PEXPIRE', limit.key, millis(limit.effective - now + limit.window))
   end
 
