@@ -1,19 +1,30 @@
-//! Denials that need no call: while nobody gives anything back, a key that denied a cost until some moment denies it, and
-//! every larger one, until then.
+//! Denials that need no call: while nobody gives anything back, a key that denied a cost until some moment denies it until
+//! then.
 //!
 //! A denial is kept for as long as it holds, and told for at most a second without a look at the store: what a refund, a
-//! reset or another policy has improved is seen by then. For a key that is denied for longer, one request a second asks
-//! the store, and those that come meanwhile hear what the last one heard.
+//! reset or another policy has improved elsewhere is seen by then, and here at once. For a key that is denied for longer,
+//! one request a second asks the store, and those that come meanwhile hear what the last one heard.
+//!
+//! Only what was asked is told: the same key by the same numbers for the same cost. Another cost has another wait.
 
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tollgate_core::{Decision, Nanos, Outcome, Retry, Status};
 
-/// As many keys are remembered. One that is new takes the place of another where they meet.
+use crate::request::Limit;
+
+/// As many denials are remembered. One that is new takes the place of another where they meet.
 const PLACES: usize = 1 << 16;
+
+/// As many keys are told apart when one is forgotten. Where two meet, both are asked again.
+const KEYS: usize = 1 << 18;
+
+/// The bit of a key's age that says that a denial may be remembered. In an age that is asked or kept, it is always set.
+const KNOWN: u32 = 1;
 
 /// For at most so long, a denial is told without asking.
 const TOLD_FOR: Duration = Duration::from_secs(1);
@@ -22,14 +33,24 @@ const TOLD_FOR: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Denied {
     places: Box<[Mutex<Option<Box<Denial>>>]>,
+    /// By key: a number that grows when all that is remembered of it no longer holds.
+    ages: Box<[AtomicU32]>,
     hasher: std::hash::RandomState,
     asks_for: Duration, // as long as one who asks may take
 }
 
+/// What is asked of one limit, and when: what a denial is found by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    key: u64,
+    all: u64, // of the key, the numbers and the cost
+    age: u32, // of the key when it was asked
+}
+
 #[derive(Debug)]
 struct Denial {
-    hash: u64,
-    cost: u64,
+    all: u64,
+    age: u32,
     ask_after: Instant,
     holds_until: Instant, // not later than the store would say
     told_until: Instant,  // not earlier
@@ -40,20 +61,34 @@ struct Denial {
 
 impl Denied {
     pub(crate) fn new(asks_for: Duration) -> Self {
-        let places = std::iter::repeat_with(Mutex::default).take(PLACES).collect();
-        Self { places, hasher: std::hash::RandomState::new(), asks_for }
+        Self {
+            places: std::iter::repeat_with(Mutex::default).take(PLACES).collect(),
+            ages: std::iter::repeat_with(AtomicU32::default).take(KEYS).collect(),
+            hasher: std::hash::RandomState::new(),
+            asks_for,
+        }
     }
 
-    /// What a key is known by: its name, and the numbers it is decided by.
-    pub(crate) fn hash(&self, key: &[u8], tag: &[u8]) -> u64 {
-        self.hasher.hash_one((key, tag))
+    pub(crate) fn asked(&self, key: &[u8], limit: &Limit) -> Asked {
+        // The tag of a window does not tell its limit.
+        let numbers = (&limit.tag, limit.rule.capacity(), limit.pace.billionths());
+        self.asked_by(key, numbers, limit.cost)
     }
 
-    /// The decision of a key that denies so much. None where the store has to be asked.
-    pub(crate) fn find(&self, hash: u64, cost: u64, now: Instant) -> Option<Decision> {
-        let mut place = self.place(hash).lock();
-        let denial = place.as_mut().filter(|denial| denial.hash == hash && cost >= denial.cost)?;
-        if now >= denial.holds_until {
+    fn asked_by(&self, key: &[u8], numbers: impl std::hash::Hash, cost: u64) -> Asked {
+        let key = self.hasher.hash_one(key);
+        Asked {
+            key,
+            all: self.hasher.hash_one((key, numbers, cost)),
+            age: self.age(key).load(Relaxed) | KNOWN,
+        }
+    }
+
+    /// The decision of a key that denies this. None where the store has to be asked.
+    pub(crate) fn find(&self, asked: Asked, now: Instant) -> Option<Decision> {
+        let mut place = self.place(asked).lock();
+        let denial = place.as_mut().filter(|denial| denial.all == asked.all)?;
+        if now >= denial.holds_until || denial.age != asked.age {
             *place = None;
             return None;
         }
@@ -67,13 +102,15 @@ impl Denied {
         Some(Decision { outcome: Outcome::Deny { retry: Retry::After(retry) }, status })
     }
 
-    /// Remembers a denial that the store was asked for at `sent` and told at `now`.
-    pub(crate) fn keep(&self, hash: u64, cost: u64, decision: &Decision, sent: Instant, now: Instant) {
-        let Outcome::Deny { retry: Retry::After(retry) } = decision.outcome else { return };
+    /// Remembers what the store was asked for at `sent` and told at `now`: a denial; or else that there is none any more, of
+    /// any cost, since a smaller one has been charged or this one would not have passed.
+    pub(crate) fn note(&self, asked: Asked, decision: &Decision, sent: Instant, now: Instant) {
+        let Outcome::Deny { retry } = decision.outcome else { return self.outdate(asked) };
+        let Retry::After(retry) = retry else { return };
         let retry = Duration::from(retry);
         let denial = Denial {
-            hash,
-            cost,
+            all: asked.all,
+            age: asked.age,
             ask_after: sent + retry.min(TOLD_FOR),
             holds_until: sent + retry,
             told_until: now + retry,
@@ -81,19 +118,31 @@ impl Denied {
             remaining: decision.status.remaining,
             new_at: now + decision.status.reset_after.into(),
         };
-        *self.place(hash).lock() = Some(Box::new(denial));
-    }
-
-    /// Forgets a key.
-    pub(crate) fn forget(&self, hash: u64) {
-        let mut place = self.place(hash).lock();
-        if place.as_ref().is_some_and(|denial| denial.hash == hash) {
-            *place = None;
+        // Not where the key was forgotten since it was asked. Whoever forgets it from here on finds that it is known.
+        let age = self.age(asked.key);
+        if age.fetch_update(Relaxed, Relaxed, |age| (age | KNOWN == asked.age).then_some(asked.age)).is_ok() {
+            *self.place(asked).lock() = Some(Box::new(denial));
         }
     }
 
-    fn place(&self, hash: u64) -> &Mutex<Option<Box<Denial>>> {
-        &self.places[hash as usize % PLACES]
+    /// Forgets all that is known of a key, also what is under way.
+    pub(crate) fn forget(&self, asked: Asked) {
+        self.age(asked.key).fetch_update(Relaxed, Relaxed, |age| Some((age | KNOWN).wrapping_add(1))).ok();
+    }
+
+    /// The same if anything is known, so that keys that are never denied cost a look and no write.
+    fn outdate(&self, asked: Asked) {
+        if self.age(asked.key).load(Relaxed) & KNOWN != 0 {
+            self.forget(asked);
+        }
+    }
+
+    fn place(&self, asked: Asked) -> &Mutex<Option<Box<Denial>>> {
+        &self.places[asked.all as usize % PLACES]
+    }
+
+    fn age(&self, key: u64) -> &AtomicU32 {
+        &self.ages[key as usize % KEYS]
     }
 }
 
@@ -106,40 +155,66 @@ mod tests {
         Decision { outcome: Outcome::Deny { retry }, ..Decision::default() }
     }
 
+    fn cache() -> (Denied, Instant) {
+        (Denied::new(Duration::from_millis(5)), Instant::now())
+    }
+
+    /// Asks for a cost of a key by some numbers.
+    fn asked(cache: &Denied, key: &str, numbers: u8, cost: u64) -> Asked {
+        cache.asked_by(key.as_bytes(), numbers, cost)
+    }
+
     #[test]
-    fn a_denial_holds_for_its_cost_and_larger_ones_until_its_end() {
-        let (cache, start) = (Denied::new(Duration::from_millis(5)), Instant::now());
+    fn a_denial_holds_for_its_cost_and_numbers_until_its_end() {
+        let (cache, start) = cache();
         let at = |ms| start + Duration::from_millis(ms);
-        cache.keep(7, 3, &denied(400), start, at(2));
-        for (ms, cost, wait) in
-            [(10, 3, Some(392)), (10, 9, Some(392)), (10, 2, None), (399, 3, Some(3)), (400, 3, None)]
-        {
-            let found = cache.find(7, cost, at(ms)).and_then(|decision| decision.retry_after());
-            assert_eq!(found, wait.map(|ms: u64| Nanos::new(ms * 1_000_000)), "cost {cost} at {ms} ms");
+        let find = |key, numbers, cost, ms| {
+            let found = cache.find(asked(&cache, key, numbers, cost), at(ms));
+            found.and_then(|decision| decision.retry_after())
+        };
+        cache.note(asked(&cache, "a", 1, 3), &denied(400), start, at(2));
+        for (ms, wait) in [(10, Some(392)), (399, Some(3))] {
+            assert_eq!(find("a", 1, 3, ms), wait.map(|ms: u64| Nanos::new(ms * 1_000_000)), "{ms} ms");
         }
-        assert_eq!(cache.find(7, 3, at(10)), None, "it was forgotten at its end");
-        assert_eq!(cache.find(8, 3, at(10)), None, "another key");
+        assert_eq!(find("a", 1, 2, 10), None, "a smaller cost may pass");
+        assert_eq!(find("a", 1, 4, 10), None, "a larger one waits longer");
+        assert_eq!(find("a", 2, 3, 10), None, "other numbers");
+        assert_eq!(find("b", 1, 3, 10), None, "another key");
+        assert_eq!(find("a", 1, 3, 400), None);
+        assert_eq!(find("a", 1, 3, 10), None, "it was forgotten at its end");
     }
 
     #[test]
     fn of_a_long_denial_one_a_second_asks() {
-        let (cache, start) = (Denied::new(Duration::from_millis(5)), Instant::now());
+        let (cache, start) = cache();
         let at = |ms| start + Duration::from_millis(ms);
-        cache.keep(7, 1, &denied(60_000), start, start);
-        let asks = |ms| cache.find(7, 1, at(ms)).is_none();
+        cache.note(asked(&cache, "a", 1, 1), &denied(60_000), start, start);
+        let asks = |ms| cache.find(asked(&cache, "a", 1, 1), at(ms)).is_none();
         assert_eq!([1, 999, 1000, 1001, 1004].map(asks), [false, false, true, false, false]);
         assert!(asks(1006), "the one that asked got no answer");
-        cache.keep(7, 1, &denied(58_990), at(1006), at(1010));
+        cache.note(asked(&cache, "a", 1, 1), &denied(58_990), at(1006), at(1010));
         assert_eq!([1011, 2005, 2006].map(asks), [false, false, true]);
     }
 
     #[test]
-    fn what_is_reset_is_asked_again() {
-        let (cache, start) = (Denied::new(Duration::from_millis(5)), Instant::now());
-        cache.keep(7, 1, &denied(400), start, start);
-        cache.forget(8);
-        assert!(cache.find(7, 1, start).is_some());
-        cache.forget(7);
-        assert_eq!(cache.find(7, 1, start), None);
+    fn what_passes_or_is_forgotten_is_asked_again() {
+        let (cache, start) = cache();
+        let [one, two] = [asked(&cache, "a", 1, 1), asked(&cache, "a", 1, 2)];
+        let is_known = |cost| cache.find(asked(&cache, "a", 1, cost), start).is_some();
+        cache.note(two, &denied(400), start, start);
+        assert!(is_known(2));
+        let passed = Decision { outcome: Outcome::ALLOW, ..Decision::default() };
+        cache.note(one, &passed, start, start);
+        assert!(!is_known(2), "a smaller cost has passed, so that it waits longer");
+
+        cache.note(asked(&cache, "a", 1, 1), &denied(400), start, start);
+        assert!(is_known(1));
+        let under_way = asked(&cache, "a", 1, 1);
+        cache.forget(asked(&cache, "a", 9, 9));
+        assert!(!is_known(1), "whatever numbers it is forgotten by");
+        cache.note(under_way, &denied(400), start, start);
+        assert!(!is_known(1), "it was asked for before");
+        cache.note(asked(&cache, "a", 1, 1), &denied(400), start, start);
+        assert!(is_known(1));
     }
 }

@@ -87,12 +87,19 @@ impl Limit {
         Self { rule, tag: tag(&parts), parts, pace: ask.pace, cost: ask.cost, does, part: ask.part }
     }
 
-    /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged.
+    /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged. One that
+    /// only looks adds nothing.
     fn join(&mut self, other: &Self) {
-        match (self.does == Does::Refund, other.does == Does::Refund) {
-            (true, false) => (self.does, self.cost) = (other.does, other.cost),
-            (false, true) => {}
-            _ => self.cost = self.cost.saturating_add(other.cost),
+        let looks = |limit: &Self| limit.cost == 0 || limit.does == Does::Preview;
+        let other_alone = match (looks(self), looks(other)) {
+            (true, true) => other.cost > self.cost,
+            (is_looking, other_looks) if is_looking || other_looks => is_looking,
+            _ => self.does == Does::Refund && other.does != Does::Refund,
+        };
+        if other_alone {
+            (self.does, self.cost) = (other.does, other.cost);
+        } else if !looks(other) && (self.does == Does::Refund) == (other.does == Does::Refund) {
+            self.cost = self.cost.saturating_add(other.cost);
         }
         if other.part == Part::All {
             self.part = Part::All;
@@ -106,7 +113,14 @@ impl Limit {
             Rule::Concurrency(_) => self.does != Does::Refund,
             _ => matches!(self.does, Does::Charge | Does::Hold),
         };
-        is_asked && self.part == Part::All && !self.rule.counts_denied()
+        is_asked && self.part == Part::All && !self.rule.counts_denied() && self.cost <= self.rule.capacity()
+    }
+
+    /// Whether what it says is remembered, in case it is a denial. A place may be given back at any time.
+    pub(crate) fn is_remembered(&self) -> bool {
+        let is_charged =
+            matches!(self.does, Does::Charge | Does::Hold) && !matches!(self.rule, Rule::Concurrency(_));
+        is_charged && self.part != Part::Alone && !self.rule.counts_denied() && self.cost > 0
     }
 
     /// Whether the short script will do. That takes how long a key lingers from its numbers, which must be those of the tag.

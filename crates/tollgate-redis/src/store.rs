@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
 use tollgate_core::{Decision, Outcome, Rule, Status, Verdict};
 use tollgate_policy::{
     Ask, Decided, Does, Later, Part, Redis, Seen, Source, Store, StoredPermit, Unavailable,
 };
 
 use crate::convert::Replaced;
-use crate::denied::Denied;
+use crate::denied::{Asked, Denied};
 use crate::link::{Call, Link, LinkError, Script, Settings, SettingsError, ShardHealth};
 use crate::nodes;
 use crate::numbers::require;
@@ -27,6 +28,9 @@ use crate::scripts::Scripts;
 /// tier or an older policy. It is rare that somebody else changes the key in between, and rarer twice.
 const MOST_ATTEMPTS: u32 = 32;
 
+/// As many permits may be given back in the background at once.
+const MOST_RELEASING: usize = 1024;
+
 /// States in Redis, shared by all who use the same servers. Clones are the same store.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
@@ -37,9 +41,10 @@ struct Inner {
     denied: Denied,
     deadline: Duration,
     nodes: Arc<AtomicU32>,
-    id: u64,                  // of this process
-    permits: AtomicU64,       // given so far
-    clock: Option<AtomicU64>, // a test's, in microseconds
+    id: u64,                   // of this process
+    permits: AtomicU64,        // given so far
+    releasing: Arc<Semaphore>, // places that are given back in the background
+    clock: Option<AtomicU64>,  // a test's, in microseconds
 }
 
 impl RedisStore {
@@ -96,6 +101,7 @@ impl RedisStore {
             nodes: Arc::new(AtomicU32::new(1)),
             id: u64::from_ne_bytes(id),
             permits: AtomicU64::new(0),
+            releasing: Arc::new(Semaphore::new(MOST_RELEASING)),
             clock,
         })))
     }
@@ -166,35 +172,46 @@ impl Inner {
         self.link.call(Call { script, keys, args: &args }).await
     }
 
-    async fn decide(&self, asks: &[Ask<'_>], is_denied: bool) -> Result<Decided, Unavailable> {
+    async fn decide(self: &Arc<Self>, asks: &[Ask<'_>], is_denied: bool) -> Result<Decided, Unavailable> {
         let prepared = Prepared::new(asks, is_denied);
         let sent = Instant::now();
-        let hashes: SmallVec<[u64; 4]> = prepared
+        let asked: SmallVec<[Asked; 4]> = prepared
             .keys
             .iter()
             .zip(&prepared.limits)
-            .map(|(key, limit)| self.denied.hash(key, &limit.tag))
+            .map(|(key, limit)| self.denied.asked(key, limit))
             .collect();
-        if let Some(decided) = self.denied_before(&prepared, &hashes, sent) {
+        if let Some(decided) = self.denied_before(&prepared, &asked, sent) {
             return Ok(decided);
         }
         let permit = prepared.limits.iter().any(|limit| limit.does == Does::Hold).then(|| self.next_permit());
         let id = permit.as_deref().unwrap_or_default();
-        let replayed = self.ask(&prepared, id.as_bytes()).await.map_err(|error| self.unavailable(error))?;
+        let answer = self.ask(&prepared, id.as_bytes()).await;
         let now = Instant::now();
-        for ((limit, seen), hash) in prepared.limits.iter().zip(&replayed.each).zip(hashes) {
-            let is_kept =
-                limit.does == Does::Charge && limit.part != Part::Alone && !limit.rule.counts_denied();
-            if is_kept && limit.cost > 0 {
-                self.denied.keep(hash, limit.cost, &seen.decision, sent, now);
+        for (place, (limit, asked)) in prepared.limits.iter().zip(asked).enumerate() {
+            match &answer {
+                Ok(replayed) if limit.is_remembered() => {
+                    self.denied.note(asked, &replayed.each[place].decision, sent, now);
+                }
+                Ok(_) if limit.does != Does::Refund => {}
+                // What was given back is there at once; and without the store, the policy decides and nothing else.
+                _ => self.denied.forget(asked),
             }
         }
-        Ok(self.told(&prepared, &replayed, id))
+        match answer {
+            Ok(replayed) => Ok(self.told(&prepared, &replayed, id)),
+            Err(error) => {
+                if error.may_have_run() {
+                    self.give_up(&prepared, id);
+                }
+                Err(self.unavailable(error))
+            }
+        }
     }
 
-    /// What is known without asking. Only what all limits must allow can be denied by one; and what is denied anyway may
-    /// have to be counted.
-    fn denied_before(&self, prepared: &Prepared, hashes: &[u64], now: Instant) -> Option<Decided> {
+    /// What is known without asking. Only what all limits must allow can be denied by one; what is denied anyway may have to be
+    /// counted; and what is more than a limit ever holds has no wait, whatever another limit says.
+    fn denied_before(&self, prepared: &Prepared, asked: &[Asked], now: Instant) -> Option<Decided> {
         let limits = &prepared.limits;
         // A test's clock does not go on while nobody asks.
         if prepared.is_denied || self.clock.is_some() || !limits.iter().all(Limit::can_be_denied_before) {
@@ -202,8 +219,8 @@ impl Inner {
         }
         let found: SmallVec<[Option<Decision>; 4]> = limits
             .iter()
-            .zip(hashes)
-            .map(|(limit, hash)| self.denied.find(*hash, limit.cost, now).filter(|_| limit.cost > 0))
+            .zip(asked)
+            .map(|(limit, asked)| self.denied.find(*asked, now).filter(|_| limit.is_remembered()))
             .collect();
         if found.iter().all(Option::is_none) {
             return None;
@@ -266,23 +283,43 @@ impl Inner {
         let reported = verdict
             .reported
             .and_then(|reported| asks.map(|place| live(*place)).position(|of| of == reported));
-        let mut permits = Vec::new();
-        if verdict.is_allowed() && !prepared.is_denied {
-            let held = prepared.limits.iter().zip(prepared.keys.iter());
-            let held = held.filter(|(limit, _)| {
-                limit.does == Does::Hold && limit.cost > 0 && matches!(limit.rule, Rule::Concurrency(_))
-            });
-            permits.extend(held.map(|(limit, key)| StoredPermit {
-                key: key.to_vec(),
-                id: format!("{permit}*{}", limit.cost).into_bytes(),
-            }));
-        }
+        let is_held = verdict.is_allowed() && !prepared.is_denied;
+        let permits = if is_held { held(prepared, permit) } else { Vec::new() };
         Decided {
             source: Source::Store,
             verdict: Verdict { reported, ..*verdict },
             each: prepared.limit_of.iter().map(|place| replayed.each[*place]).collect(),
             permits,
         }
+    }
+
+    /// Gives back the places of a request that may have got them, though nobody has heard of it.
+    fn give_up(self: &Arc<Self>, prepared: &Prepared, permit: &str) {
+        let permits = held(prepared, permit);
+        if !permits.is_empty() {
+            self.release_later(permits, false);
+        }
+    }
+
+    /// Gives places back in the background: now, and for some seconds again where the store does not answer, or does not know
+    /// them though they are not certain to be held. Where all of that fails, or too many are at it, their leases end them.
+    fn release_later(self: &Arc<Self>, permits: Vec<StoredPermit>, is_held: bool) {
+        const PAUSES: [Duration; 3] =
+            [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(4)];
+        // Without a runtime nobody can be told.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(turn) = Arc::clone(&self.releasing).try_acquire_owned() else { return };
+        let store = Arc::clone(self);
+        runtime.spawn(async move {
+            let _turn = turn;
+            for pause in PAUSES.map(Some).into_iter().chain([None]) {
+                let answer = store.release(&permits).await;
+                let (false, Some(pause)) = (answer.is_ok_and(|was_held| was_held || is_held), pause) else {
+                    return;
+                };
+                sleep(pause).await;
+            }
+        });
     }
 
     /// A name that no other permit has, of any process.
@@ -308,8 +345,8 @@ impl Inner {
     async fn forget(&self, ask: &Ask<'_>) -> Result<bool, Unavailable> {
         let prepared = Prepared::new(std::slice::from_ref(ask), false);
         let key = prepared.keys.iter().next().expect("the key of the one that is asked of");
-        self.denied.forget(self.denied.hash(key, &prepared.limits[0].tag));
         let answer = self.call(&self.scripts.forget, &[key], &Texts::default()).await;
+        self.denied.forget(self.denied.asked(key, &prepared.limits[0]));
         Ok(answer.map_err(|error| self.unavailable(error.into()))? == Value::Int(1))
     }
 
@@ -322,6 +359,19 @@ impl Inner {
     }
 }
 
+/// The places that a request holds once it is allowed.
+fn held(prepared: &Prepared, permit: &str) -> Vec<StoredPermit> {
+    let limits = prepared.limits.iter().zip(prepared.keys.iter());
+    let held = limits.filter(|(limit, _)| {
+        limit.does == Does::Hold && limit.cost > 0 && matches!(limit.rule, Rule::Concurrency(_))
+    });
+    held.map(|(limit, key)| StoredPermit {
+        key: key.to_vec(),
+        id: format!("{permit}*{}", limit.cost).into_bytes(),
+    })
+    .collect()
+}
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
@@ -329,6 +379,15 @@ enum NoAnswer {
     Link(#[from] LinkError),
     #[error("{0}")]
     Misread(String),
+}
+
+impl NoAnswer {
+    fn may_have_run(&self) -> bool {
+        match self {
+            Self::Link(error) => error.may_have_run(),
+            Self::Misread(_) => true,
+        }
+    }
 }
 
 impl Store for RedisStore {
@@ -341,12 +400,7 @@ impl Store for RedisStore {
     }
 
     fn release_later(&self, permits: Vec<StoredPermit>) {
-        // Without a runtime nobody can be told; the leases end.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let store = self.clone();
-        runtime.spawn(async move {
-            let _ = store.0.release(&permits).await;
-        });
+        self.0.release_later(permits, true);
     }
 
     fn forget<'a>(&'a self, ask: &'a Ask<'_>) -> Later<'a, bool> {

@@ -486,3 +486,129 @@ async fn an_acl_can_say_what_it_does() {
         store.forget(&ask(name, "k", faster, 1)).await.unwrap();
     }
 }
+
+/// A bucket of so many, an hour for each.
+fn hourly(burst: u64) -> Rule {
+    TokenBucket::new(Rate::per_hour(1).unwrap(), burst).unwrap().into()
+}
+
+/// Whether the store is asked, and what comes of it.
+async fn told(store: &RedisStore, asked: Ask<'_>) -> (Source, bool) {
+    let decided = decide(store, &[asked]).await;
+    (decided.source, decided.verdict.is_allowed())
+}
+
+#[tokio::test]
+async fn once_a_key_passes_again_its_denial_is_forgotten() {
+    let server = RedisServer::start();
+    let (here, elsewhere) = (store(&server).await, store(&server).await);
+    let asked = || ask("a", "k", hourly(100), 1);
+    decide(&elsewhere, &[ask("a", "k", hourly(100), 100)]).await;
+    assert_eq!(told(&here, asked()).await, (Source::Store, false));
+    assert_eq!(told(&here, asked()).await, (Source::DeniedCache, false));
+    elsewhere.forget(&asked()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    for _ in 0..50 {
+        assert_eq!(told(&here, asked()).await, (Source::Store, true));
+    }
+}
+
+#[tokio::test]
+async fn a_denial_is_that_of_its_numbers_and_its_cost() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let window =
+        |limit| Rule::from(FixedWindow::new(limit, Duration::from_secs(3600), Align::First).unwrap());
+    decide(&store, &[ask("window", "k", window(5), 5)]).await;
+    for source in [Source::Store, Source::DeniedCache] {
+        assert_eq!(told(&store, ask("window", "k", window(5), 1)).await, (source, false));
+    }
+    assert_eq!(
+        told(&store, ask("window", "k", window(100), 1)).await,
+        (Source::Store, true),
+        "a larger limit"
+    );
+
+    decide(&store, &[ask("bucket", "k", hourly(10), 10)]).await;
+    for (cost, hours) in [(1, Some(1)), (1, Some(1)), (10, Some(10)), (11, None), (1, Some(1))] {
+        let verdict = decide(&store, &[ask("bucket", "k", hourly(10), cost)]).await.verdict;
+        let wait = verdict.retry_after().map(|wait| (wait.get() + 1_800_000_000_000) / 3_600_000_000_000);
+        assert_eq!((verdict.is_allowed(), wait), (false, hours), "cost {cost}");
+    }
+    let never = [ask("bucket", "k", hourly(10), 1), ask("other", "k", hourly(10), 11)];
+    assert_eq!(decide(&store, &never).await.verdict.retry_after(), None, "the other never lets it pass");
+}
+
+#[tokio::test]
+async fn what_is_given_back_or_forgotten_here_is_there_at_once() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let window = Rule::from(FixedWindow::new(3, Duration::from_secs(3600), Align::First).unwrap());
+    let asked = || ask("a", "k", window, 1);
+    decide(&store, &[ask("a", "k", window, 3)]).await;
+    assert_eq!(told(&store, asked()).await, (Source::Store, false));
+    decide(&store, &[Ask { does: Does::Refund, ..ask("a", "k", window, 2) }]).await;
+    for expected in [(Source::Store, true), (Source::Store, true), (Source::Store, false)] {
+        assert_eq!(told(&store, asked()).await, expected);
+    }
+    // Whoever forgets a key need not know its numbers.
+    let other = Rule::from(FixedWindow::new(1, Duration::from_secs(1), Align::First).unwrap());
+    assert!(store.forget(&ask("a", "k", other, 1)).await.unwrap());
+    assert_eq!(told(&store, asked()).await, (Source::Store, true));
+}
+
+#[tokio::test]
+async fn without_the_store_no_denial_is_remembered() {
+    let server = RedisServer::start();
+    let store = RedisStore::new(Settings::single(server.url(), Duration::from_millis(50))).unwrap();
+    assert!(store.ready(Duration::from_secs(10)).await);
+    let asked = || [ask("a", "k", hourly(1), 1)];
+    decide(&store, &asked()).await;
+    decide(&store, &asked()).await;
+    server.kill();
+    // What the last answer was is told for its second; from then on, nobody knows.
+    let start = Instant::now();
+    while store.decide(&asked(), false).await.is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(5));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..50 {
+        assert!(store.decide(&asked(), false).await.is_err());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn places_that_nobody_has_heard_of_are_given_back() {
+    let server = RedisServer::start();
+    let store = RedisStore::new(Settings::single(server.url(), Duration::from_millis(50))).unwrap();
+    assert!(store.ready(Duration::from_secs(10)).await);
+    let rule = Rule::from(Concurrency::new(5, Some(Duration::from_secs(600))).unwrap());
+    let holding = || Ask { does: Does::Hold, ..ask("a", "k", rule, 1) };
+    server.pause();
+    for _ in 0..3 {
+        assert!(store.decide(&[holding()], false).await.is_err(), "the server does not answer");
+    }
+    server.resume();
+    let start = Instant::now();
+    loop {
+        let free = store.decide(&[ask("a", "k", rule, 0)], false).await;
+        if free.is_ok_and(|decided| decided.each[0].decision.status.remaining == 5) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "places are still taken");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn of_what_is_named_twice_one_that_only_looks_adds_nothing() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    decide(&store, &[ask("a", "k", hourly(10), 8)]).await;
+    let refund = Ask { does: Does::Refund, ..ask("a", "k", hourly(10), 3) };
+    let preview = Ask { does: Does::Preview, ..ask("a", "k", hourly(10), 4) };
+    let left = |decided: Decided| decided.each[0].decision.status.remaining;
+    assert_eq!(left(decide(&store, &[ask("a", "k", hourly(10), 0), refund]).await), 5);
+    assert_eq!(left(decide(&store, &[preview, ask("a", "k", hourly(10), 1)]).await), 4);
+}
