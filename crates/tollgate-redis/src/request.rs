@@ -10,16 +10,23 @@ use crate::key::write_key;
 use crate::numbers::{MICRO, MOST, Schedule, Span, Tag, lingers, mode_letter, slowed, tag};
 
 /// What is sent with a call: texts, one after the other in one buffer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Texts {
     bytes: Vec<u8>,
-    ends: SmallVec<[usize; 32]>,
+    ends: SmallVec<[u32; 16]>,
+}
+
+impl Default for Texts {
+    /// With room for what is usual: to grow costs more than all that is written.
+    fn default() -> Self {
+        Self { bytes: Vec::with_capacity(192), ends: SmallVec::new() }
+    }
 }
 
 impl Texts {
     pub(crate) fn with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
-        self.ends.push(self.bytes.len());
+        self.ends.push(u32::try_from(self.bytes.len()).expect("less than 4 GB are asked for at once"));
     }
 
     pub(crate) fn text(&mut self, text: &[u8]) {
@@ -43,13 +50,13 @@ impl Texts {
         let last = self.ends.len().checked_sub(1)?;
         let same = self.iter().take(last).position(|earlier| Some(earlier) == self.iter().last())?;
         self.ends.pop();
-        self.bytes.truncate(self.ends.last().copied().unwrap_or_default());
+        self.bytes.truncate(self.ends.last().copied().unwrap_or_default() as usize);
         Some(same)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start as usize..end as usize])
     }
 }
 
@@ -246,7 +253,7 @@ impl Schedule {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) keys: Texts,
-    pub(crate) limits: SmallVec<[Limit; 4]>,
+    pub(crate) limits: SmallVec<[Limit; 1]>, // they are large, and moved with the future that asks
     /// Which limit each ask is decided as.
     pub(crate) limit_of: SmallVec<[usize; 4]>,
     pub(crate) is_denied: bool,
@@ -255,7 +262,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     pub(crate) fn new(asks: &[Ask<'_>], is_denied: bool) -> Self {
         let mut keys = Texts::default();
-        let (mut limits, mut limit_of): (SmallVec<[Limit; 4]>, SmallVec<[usize; 4]>) = Default::default();
+        let (mut limits, mut limit_of): (SmallVec<[Limit; 1]>, SmallVec<[usize; 4]>) = Default::default();
         for ask in asks {
             keys.with(|bytes| write_key(ask, bytes));
             let limit = Limit::new(ask);
