@@ -191,15 +191,18 @@ impl Cluster {
         let mut servers = Vec::new();
         for (index, address) in told.servers.iter().enumerate() {
             let ranges = told.ranges.iter().filter(|range| range.owner == index);
-            let mut has_slots = false;
+            let mut first = None;
             for range in ranges {
                 owners[range.first..=range.last].fill(servers.len() as u16); // at most MOST_SERVERS
-                has_slots = true;
+                first = first.or(Some(range.first));
             }
             match known(address) {
                 Some(known) => servers.push(Arc::clone(known)),
-                None if has_slots => servers.push(self.start(address)),
-                None => {} // it is connected to when a slot is on its way there
+                None if first.is_some() => servers.push(self.start(address)),
+                None => continue, // it is connected to when a slot is on its way there
+            }
+            if let (Some(slot), Some(server)) = (first, servers.last()) {
+                server.has_slot(slot);
             }
         }
         if owners.contains(&NOBODY) && !before.owners.contains(&NOBODY) {

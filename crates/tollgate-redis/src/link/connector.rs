@@ -1,4 +1,4 @@
-//! Makes connections: TCP, TLS, AUTH, and the questions whose answers show that a server takes charges.
+//! Makes connections: TCP, TLS, AUTH.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,15 +13,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::error::text_of;
-use super::script::Script;
 use super::task::Task;
 
 /// How long it may take until a connection is made and the password given.
 const CONNECT: Duration = Duration::from_secs(1);
-
-/// How long a server that takes charges needs at most to say so, if calls are not given longer.
-const GREETING: Duration = Duration::from_millis(50);
 
 /// As many commands wait for the connection to take them; those that come then wait as well, and are not sent when their
 /// time is over.
@@ -118,48 +113,6 @@ impl Connector {
         let answer = error.detail().unwrap_or("no reason given");
         format!("the server refuses the password of user `{user}`: {answer}")
     }
-}
-
-/// Has a server show that it takes charges, and tells it the scripts: then the first calls find them there.
-pub(super) async fn examine(
-    connection: &mut MultiplexedConnection,
-    is_cluster: bool,
-    scripts: &[Script],
-    deadline: Duration,
-) -> Result<(), String> {
-    let mut questions = Pipeline::new();
-    questions.cmd("PING").cmd("ROLE");
-    if is_cluster {
-        questions.cmd("CLUSTER").arg("INFO");
-    }
-    for script in scripts {
-        questions.add_command(script.load());
-    }
-    let within = deadline.max(GREETING);
-    let answers = ask_all(connection, &questions, within).await?;
-    let [ping, role, rest @ ..] = &answers[..] else { return Err("too few answers".to_owned()) };
-    if let Value::ServerError(error) = ping {
-        return Err(format!("PING is answered `{}`", text_of(error)));
-    }
-    match role {
-        Value::Array(parts) => match parts.first().and_then(text) {
-            Some("master") => {}
-            role => return Err(format!("it is a {}, not a primary", role.unwrap_or("stranger"))),
-        },
-        Value::ServerError(error) => return Err(format!("ROLE is answered `{}`", text_of(error))),
-        _ => return Err("ROLE is answered with something else".to_owned()),
-    }
-    if is_cluster {
-        match &rest[0] {
-            Value::ServerError(error) => {
-                return Err(format!("CLUSTER INFO is answered `{}`", text_of(error)));
-            }
-            info if text(info).is_some_and(|info| info.contains("cluster_state:ok")) => {}
-            _ => return Err("its cluster is down".to_owned()),
-        }
-    }
-    // Where scripts may not be loaded beforehand they are with the first call.
-    Ok(())
 }
 
 /// Asks all of it in one go, in bounded time.

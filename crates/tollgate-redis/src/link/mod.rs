@@ -5,10 +5,11 @@
 //! | `settings.rs` | what a link is made of, and what is refused |
 //! | `script.rs` | scripts, and calls of them as commands |
 //! | `error.rs` | why a call has no answer, and whether it ran |
-//! | `connector.rs` | connections: TCP, TLS, AUTH, and whether a server takes charges |
+//! | `connector.rs` | connections: TCP, TLS, AUTH |
+//! | `examine.rs` | whether a server takes charges |
 //! | `shard.rs` | one shard: its connection, its breaker, and the task that keeps both |
 //! | `sentinel.rs`, `cluster.rs`, `slot.rs` | where the servers are, and which has a key |
-//! | `health.rs` | what is told of it |
+//! | `health.rs`, `told.rs` | what is told of it, and how often |
 //!
 //! **A call is sent twice only when it is certain that it did not run.** The client library's own clusters, sentinels and
 //! reconnecting connections repeat commands by themselves, so none of them is used: each server has one plain connection
@@ -19,6 +20,7 @@
 mod cluster;
 mod connector;
 mod error;
+mod examine;
 mod health;
 mod script;
 mod sentinel;
@@ -26,6 +28,7 @@ mod settings;
 mod shard;
 mod slot;
 mod task;
+mod told;
 
 use std::fmt;
 use std::sync::Arc;
@@ -215,7 +218,7 @@ impl Link {
                     shard.trip(&error, generation);
                     let next = self.owner(&call)?;
                     if Arc::ptr_eq(&next, &shard) {
-                        return Err(shard.refused(&error)); // where else it could go is found out in the background
+                        return Err(shard.failed(&error)); // where else it could go is found out in the background
                     }
                     is_asking = false;
                     shard = next;

@@ -3,10 +3,11 @@
 //! The breaker is closed while there is a connection, so that a call finds out about both with one look. A call that finds
 //! none fails at once. When calls fail, the connection is dropped (it may be half open), and a task in the background
 //! makes a new one and has the server show that it takes charges before calls are sent to it: they never pay for that.
+//! It has to show it again, over the same connection, when it answers a call with an error: that may be of one key or of all.
 //! The first of them is a trial all the same: the count of failures begins one short of the most.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,18 +17,30 @@ use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::connector::{Address, Connection, Connector, examine};
+use super::connector::{Address, Connection, Connector};
 use super::error::{LinkError, text_of};
+use super::examine::Examination;
 use super::health::{BreakerState, Counters, ShardHealth};
 use super::script::Script;
 use super::sentinel::Sentinels;
+use super::slot::SLOTS;
 use super::task::{Task, jittered};
+use super::told::Lately;
 
 /// As many calls in a row may fail before all do.
 const MOST_FAILURES: u32 = 5;
 
 /// How often it is tried whether a server is back, on average.
 const PROBE: Duration = Duration::from_millis(250);
+
+/// How long a server that takes charges needs at most to say so, if calls are not given longer.
+const GREETING: Duration = Duration::from_millis(50);
+
+/// How long one that has answered with an error has: calls will find out sooner whether it is too slow.
+const SECOND_LOOK: Duration = Duration::from_secs(1);
+
+/// It is not looked at again for so long: errors of one key may come with every call.
+const SECOND_LOOKS: Duration = Duration::from_secs(1);
 
 /// As many scripts are told to servers beforehand; more are found out when they are called.
 const MOST_SCRIPTS: usize = 64;
@@ -51,12 +64,17 @@ impl Common {
     }
 
     /// A new connection to a server that takes charges.
-    async fn connect(&self, address: &Address) -> Result<Connection, String> {
+    async fn connect(
+        &self,
+        address: &Address,
+        slot: impl Fn() -> Option<usize>,
+    ) -> Result<Connection, String> {
         let mut connection = self.connector.connect(address).await?;
+        let slot = slot(); // now: it may have been told meanwhile
         let scripts = self.scripts.lock().clone();
-        examine(&mut connection.redis, self.is_cluster, &scripts, self.deadline)
-            .await
-            .map_err(|reason| format!("{address}: {reason}"))?;
+        let within = self.deadline.max(GREETING);
+        let examination = Examination { is_cluster: self.is_cluster, slot, scripts: &scripts, within };
+        examination.of(&mut connection.redis).await.map_err(|reason| format!("{address}: {reason}"))?;
         Ok(connection)
     }
 }
@@ -81,7 +99,7 @@ impl Finder {
         loop {
             let to = sentinels.names_another(from).await;
             // A sentinel that is behind names the old one. It is not followed, since that is no primary any more.
-            if let Ok(connection) = common.connect(&to).await {
+            if let Ok(connection) = common.connect(&to, || None).await {
                 return (to, connection);
             }
         }
@@ -121,6 +139,9 @@ impl Shard {
             failures: AtomicU32::new(0),
             changing: Mutex::new(()),
             tripped: Notify::new(),
+            doubted: Notify::new(),
+            slot: AtomicUsize::new(SLOTS),
+            told: Lately::default(),
             counters: Counters::default(),
             common,
         });
@@ -150,8 +171,25 @@ impl Shard {
         self.state.judge(answer, generation)
     }
 
-    /// Tells the caller of a server's error.
+    /// In a cluster: a slot that it has, for what is tried on it.
+    pub(super) fn has_slot(&self, slot: usize) {
+        self.state.slot.store(slot, Relaxed);
+    }
+
+    /// Tells the caller of a server's error, and the log. It may be of one key only: whether the server takes no charges at
+    /// all is tried in the background.
     pub(super) fn refused(&self, error: &ServerError) -> LinkError {
+        let text = text_of(error);
+        if self.state.told.is_news(&text, Instant::now()) {
+            let shard = &self.state.name;
+            tracing::warn!(%shard, error = text, "the store answers calls with an error (told once a minute)");
+        }
+        self.state.doubted.notify_one();
+        self.failed(error)
+    }
+
+    /// Tells the caller of a server's error.
+    pub(super) fn failed(&self, error: &ServerError) -> LinkError {
         let error = LinkError::Server(text_of(error));
         self.state.counters.count_error(&error);
         error
@@ -214,6 +252,9 @@ struct State {
     failures: AtomicU32, // in a row
     changing: Mutex<()>, // held while the phase is changed, so that each change is told once
     tripped: Notify,     // the keeper must look at the phase
+    doubted: Notify,     // the server has answered with an error
+    slot: AtomicUsize,   // of a cluster: one that it has, or `SLOTS`
+    told: Lately,        // of errors
     counters: Counters,
     common: Arc<Common>,
 }
@@ -285,6 +326,10 @@ impl State {
         };
         self.counters.count_error(&error);
         Err(Failure::Link(error))
+    }
+
+    fn slot(&self) -> Option<usize> {
+        Some(self.slot.load(Relaxed)).filter(|&slot| slot < SLOTS)
     }
 
     fn is_current(&self, generation: u64) -> bool {
@@ -359,7 +404,10 @@ impl State {
 async fn keep(state: Arc<State>, mut finder: Finder) {
     loop {
         let found = match finder.find().await {
-            Ok(address) => state.common.connect(&address).await.map(|connection| (address, connection)),
+            Ok(address) => {
+                let connection = state.common.connect(&address, || state.slot()).await;
+                connection.map(|connection| (address, connection))
+            }
             Err(reason) => Err(reason),
         };
         match found {
@@ -381,9 +429,14 @@ async fn keep(state: Arc<State>, mut finder: Finder) {
 /// Lets calls use a connection as long as it works: returns whether it broke by itself.
 async fn stay_up(state: &State, finder: &mut Finder, mut address: Address, connection: Connection) -> bool {
     let Connection { redis, mut driver } = connection;
+    let mut refuses = Box::pin(refuses(state, redis.clone()));
     let mut generation = state.close(redis, address.clone());
     loop {
         tokio::select! {
+            reason = &mut refuses => {
+                state.open(generation, &reason);
+                return false;
+            }
             () = driver.ended() => {
                 state.open(generation, "the connection was closed");
                 return true;
@@ -391,9 +444,23 @@ async fn stay_up(state: &State, finder: &mut Finder, mut address: Address, conne
             // It may be about an earlier connection.
             () = state.tripped.notified() => if !state.is_current(generation) { return false },
             (to, connection) = finder.moved(&address, &state.common) => {
+                refuses.set(self::refuses(state, connection.redis.clone()));
                 generation = state.close(connection.redis, to.clone());
                 (address, driver) = (to, connection.driver);
             }
         }
+    }
+}
+
+/// Waits until a server that has answered with an error shows that it takes no charges, and says why.
+async fn refuses(state: &State, mut redis: MultiplexedConnection) -> String {
+    loop {
+        state.doubted.notified().await;
+        let (is_cluster, slot) = (state.common.is_cluster, state.slot());
+        let examination = Examination { is_cluster, slot, scripts: &[], within: SECOND_LOOK };
+        if let Err(reason) = examination.of(&mut redis).await {
+            return reason;
+        }
+        sleep(SECOND_LOOKS).await;
     }
 }

@@ -8,6 +8,12 @@ pub(super) fn slot_of(key: &[u8]) -> usize {
     usize::from(crc16(tag(key))) % SLOTS
 }
 
+/// A tag whose keys are in a slot: the smallest number, which is found after some ten thousand.
+pub(super) fn tag_of(slot: usize) -> String {
+    let tags = (0_u32..).map(|number| number.to_string());
+    tags.into_iter().find(|tag| slot_of(tag.as_bytes()) == slot).expect("every slot has some number")
+}
+
 /// The text between the first `{` and the next `}`; all of the key where there is none or it is empty.
 fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
@@ -63,6 +69,13 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(tag(key.as_bytes()), expected.as_bytes(), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_tag() {
+        for slot in (0..SLOTS).step_by(977).chain([SLOTS - 1]) {
+            assert_eq!(slot_of(format!("tollgate:{{{}}}:trial", tag_of(slot)).as_bytes()), slot);
         }
     }
 

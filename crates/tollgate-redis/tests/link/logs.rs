@@ -1,7 +1,7 @@
 //! What is told in the log: each change of a shard's state, once.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use tollgate_redis::link::{Link, Settings};
@@ -9,8 +9,23 @@ use tollgate_testkit::RedisServer;
 
 use crate::{PATIENCE, count, counting, settings, until};
 
+/// What all tests have logged so far.
+///
+/// For all of the process: whether a line is wanted at all is decided once, by whoever comes there first.
+pub(crate) fn lines() -> &'static Lines {
+    static LINES: LazyLock<Lines> = LazyLock::new(|| {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::set_global_default(subscriber).expect("nobody else reads logs");
+        lines
+    });
+    &LINES
+}
+
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -23,7 +38,7 @@ impl io::Write for Lines {
 }
 
 impl Lines {
-    fn with(&self, words: &str) -> Vec<String> {
+    pub(crate) fn with(&self, words: &str) -> Vec<String> {
         let bytes = self.0.lock().expect("nobody panics with it").clone();
         let text = String::from_utf8(bytes).expect("logs are text");
         text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
@@ -32,12 +47,7 @@ impl Lines {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_change_is_told_once_and_no_call_is() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    // For all tests of the process: whether a line is wanted at all is decided once, by whoever comes there first.
-    tracing::subscriber::set_global_default(subscriber).expect("no other test reads logs");
-
+    let lines = lines();
     let server = RedisServer::with(&["--requirepass", "hidden"]);
     server.kill();
     let link =

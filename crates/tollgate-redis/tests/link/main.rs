@@ -4,6 +4,7 @@ mod certificates;
 mod cluster;
 mod logs;
 mod proxy;
+mod refusing;
 mod sentinel;
 mod single;
 
