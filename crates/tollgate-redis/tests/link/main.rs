@@ -1,5 +1,6 @@
 //! The link with real servers: what they do to it, and how soon it is over that.
 
+mod acl;
 mod certificates;
 mod cluster;
 mod logs;
