@@ -15,6 +15,7 @@ use super::health::{BreakerState, Counters, ShardHealth};
 use super::shard::{Common, Finder, Shard};
 use super::slot::SLOTS;
 use super::task::jittered;
+use super::told::Reason;
 
 /// As many servers are known; a map that names more is refused. Redis advises against more than 1000.
 const MOST_SERVERS: usize = 1024;
@@ -117,11 +118,24 @@ impl Cluster {
 
     /// Keeps the map true, as long as the cluster is there.
     pub(super) async fn keep(self: Arc<Self>) {
+        let mut told_why = Reason::default();
         loop {
             let asked = Instant::now();
             match self.ask().await {
-                Ok(told) => self.adopt(&told),
-                Err(reason) => self.unknown.lock().0 = reason.into(),
+                Ok(told) => {
+                    self.adopt(&told);
+                    told_why.is_over();
+                }
+                Err(reason) => {
+                    if told_why.is_news(&reason, asked) {
+                        tracing::warn!(
+                            shard = "cluster",
+                            reason,
+                            "the store's cluster does not tell its map"
+                        );
+                    }
+                    self.unknown.lock().0 = reason.into();
+                }
             }
             self.common.changed.notify_waiters();
             let next = asked + if self.is_up() { WHILE_UP } else { jittered(WHILE_DOWN) };

@@ -25,7 +25,7 @@ use super::script::Script;
 use super::sentinel::Sentinels;
 use super::slot::SLOTS;
 use super::task::{Task, jittered};
-use super::told::Lately;
+use super::told::{Lately, Reason};
 
 /// As many calls in a row may fail before all do.
 const MOST_FAILURES: u32 = 5;
@@ -142,6 +142,7 @@ impl Shard {
             doubted: Notify::new(),
             slot: AtomicUsize::new(SLOTS),
             told: Lately::default(),
+            reason: Mutex::default(),
             counters: Counters::default(),
             common,
         });
@@ -249,12 +250,13 @@ impl Shard {
 struct State {
     name: Arc<str>,
     phase: ArcSwap<Phase>,
-    failures: AtomicU32, // in a row
-    changing: Mutex<()>, // held while the phase is changed, so that each change is told once
-    tripped: Notify,     // the keeper must look at the phase
-    doubted: Notify,     // the server has answered with an error
-    slot: AtomicUsize,   // of a cluster: one that it has, or `SLOTS`
-    told: Lately,        // of errors
+    failures: AtomicU32,   // in a row
+    changing: Mutex<()>,   // held while the phase is changed, so that each change is told once
+    tripped: Notify,       // the keeper must look at the phase
+    doubted: Notify,       // the server has answered with an error
+    slot: AtomicUsize,     // of a cluster: one that it has, or `SLOTS`
+    told: Lately,          // of errors
+    reason: Mutex<Reason>, // why it cannot be used, as it was told
     counters: Counters,
     common: Arc<Common>,
 }
@@ -352,6 +354,7 @@ impl State {
             generation,
         };
         tracing::warn!(shard = %self.name, address = %up.address, reason, "the store's shard cannot be used");
+        self.reason.lock().begins(reason, down.since);
         self.phase.store(Arc::new(Phase::Down(down)));
         self.tripped.notify_one();
         self.tell();
@@ -362,7 +365,7 @@ impl State {
         let _held = self.changing.lock();
         let phase = self.phase.load();
         let Phase::Down(down) = &**phase else { return };
-        if !down.was_tried {
+        if self.reason.lock().is_news(reason, Instant::now()) {
             tracing::warn!(shard = %self.name, reason, "the store's shard cannot be reached");
         }
         let (since, last, generation) = (down.since, down.last.clone(), down.generation);
@@ -386,6 +389,7 @@ impl State {
                 down.generation + 1
             }
         };
+        self.reason.lock().is_over();
         let is_first = generation == 1;
         self.failures.store(if is_first { 0 } else { MOST_FAILURES - 1 }, Relaxed);
         self.phase.store(Arc::new(Phase::Up(Up { redis, generation, address, since: Instant::now() })));

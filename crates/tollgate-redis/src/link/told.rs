@@ -32,6 +32,48 @@ impl Lately {
     }
 }
 
+/// Another reason for the same outage is told after so long; after twice as long each time, up to `EVERY`: two reasons may
+/// take turns at every attempt.
+const ANOTHER: Duration = Duration::from_secs(1);
+
+/// Why something cannot be used, as it was told last.
+#[derive(Debug, Default)]
+pub(super) struct Reason(Option<Told>);
+
+#[derive(Debug)]
+struct Told {
+    reason: Option<Box<str>>, // while the outage lasts
+    at: Instant,
+    wait: Duration,
+}
+
+impl Reason {
+    /// Notes that this one was told, whatever was before: an outage begins.
+    pub(super) fn begins(&mut self, reason: &str, now: Instant) {
+        self.0 = Some(Told { reason: Some(reason.into()), at: now, wait: ANOTHER });
+    }
+
+    /// Whether this one is to be told now: it is not the one that was.
+    pub(super) fn is_news(&mut self, reason: &str, now: Instant) -> bool {
+        let Some(told) = &mut self.0 else {
+            self.begins(reason, now);
+            return true;
+        };
+        if told.reason.as_deref() == Some(reason) || now < told.at + told.wait {
+            return false;
+        }
+        *told = Told { reason: Some(reason.into()), at: now, wait: (2 * told.wait).min(EVERY) };
+        true
+    }
+
+    /// It can be used again. The next outage is told, but not sooner than another reason would have been.
+    pub(super) fn is_over(&mut self) {
+        if let Some(told) = &mut self.0 {
+            (told.reason, told.wait) = (None, ANOTHER);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +96,34 @@ mod tests {
         }
         let told = (0..100).filter(|number| lately.is_news(&format!("{number}"), start + EVERY)).count();
         assert_eq!(told, MOST - 3);
+    }
+
+    #[test]
+    fn another_reason_is_told_and_those_that_take_turns_ever_less_often() {
+        let (mut reason, start) = (Reason::default(), Instant::now());
+        for (millis, words, expected) in [
+            (0, "closed", true),
+            (250, "closed", false),
+            (500, "refused", false),
+            (1000, "refused", true),
+            (9000, "refused", false),
+            (9001, "closed", true),
+            (12_000, "refused", false),
+            (13_001, "refused", true),
+        ] {
+            let is_news = reason.is_news(words, start + Duration::from_millis(millis));
+            assert_eq!(is_news, expected, "{words} after {millis} ms");
+        }
+        let mut told = 0;
+        for turn in 0..14_400 {
+            let words = if turn % 2 == 0 { "closed" } else { "refused" };
+            told += usize::from(reason.is_news(words, start + EVERY + turn * Duration::from_millis(250)));
+        }
+        assert!((60..=65).contains(&told), "{told} in an hour");
+        let later = start + Duration::from_secs(7200);
+        reason.begins("closed", later);
+        reason.is_over();
+        assert!(!reason.is_news("closed", later + Duration::from_millis(999)));
+        assert!(reason.is_news("closed", later + Duration::from_secs(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! What is told in the log: each change of a shard's state, once.
+//! What is told in the log: each change of a shard's state and of the reason, once.
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -69,6 +69,14 @@ async fn each_change_is_told_once_and_no_call_is() {
     assert!(link.ready(PATIENCE).await);
 
     let told = lines.with(&format!("shard=127.0.0.1:{}", server.port()));
+    // That the server is gone may be told after its connection broke, if it took long to start again.
+    let is_another = |line: &String| line.contains("cannot be reached") && line.contains("refused");
+    let told: Vec<_> = told
+        .iter()
+        .enumerate()
+        .filter(|(at, line)| *at == 0 || !is_another(line))
+        .map(|told| told.1)
+        .collect();
     let words = [
         ("WARN", "cannot be reached"),
         ("INFO", "can be used"),
@@ -79,4 +87,23 @@ async fn each_change_is_told_once_and_no_call_is() {
     for (line, (level, words)) in told.iter().zip(words) {
         assert!(line.contains(level) && line.contains(words) && !line.contains("hidden"), "{line}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_reason_for_an_outage_is_told_once() {
+    let lines = lines();
+    let server = RedisServer::with(&["--requirepass", "hidden"]);
+    let password = Some("hidden".to_owned());
+    let link = Link::new(Settings { password, ..settings(&server.url()) }).unwrap();
+    assert!(link.ready(PATIENCE).await);
+    let mut client = server.client();
+    client.command(&["CONFIG", "SET", "requirepass", "changed"]);
+    client.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let told = || lines.with(&format!("shard=127.0.0.1:{}", server.port()));
+    until("the reason is told", async || told().len() == 3).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let told = told();
+    let [_, closed, refused] = &told[..] else { panic!("{told:#?}") };
+    assert!(closed.contains("WARN") && closed.contains("the connection was closed"), "{closed}");
+    assert!(refused.contains("WARN") && refused.contains("refuses the password"), "{refused}");
 }
