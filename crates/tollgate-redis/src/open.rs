@@ -1,12 +1,11 @@
 //! From what the policy file says of Redis to a store.
 
-use std::fs;
 use std::path::PathBuf;
 
 use tollgate_policy::Redis;
 use url::Url;
 
-use crate::link::{Settings, SettingsError, Tls, Topology};
+use crate::link::{Password, Settings, SettingsError, Tls, Topology};
 
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +63,7 @@ pub(crate) fn settings(redis: &Redis) -> Result<Settings, OpenError> {
 
 struct Credentials {
     username: Option<String>,
-    password: Option<String>,
+    password: Option<Password>,
 }
 
 impl Credentials {
@@ -74,7 +73,7 @@ impl Credentials {
         let decoded =
             |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
         let username = Some(decoded(url.username())).filter(|name| !name.is_empty());
-        let password = url.password().map(decoded);
+        let password = url.password().map(decoded).map(Password::Text);
         if username.is_none() && password.is_none() {
             return Ok(text.to_owned());
         }
@@ -88,8 +87,9 @@ impl Credentials {
                 "a Sentinel's URL has a password: write `sentinel: { password_file }` for theirs, `password_file` for the servers'",
             ));
         }
-        let differs = |known: &Option<String>, now: &Option<String>| known.is_some() && known != now;
-        if differs(&self.password, &password) || differs(&self.username, &username) {
+        let is_another_password = self.password.is_some() && self.password != password;
+        let is_another_name = self.username.is_some() && self.username != username;
+        if is_another_password || is_another_name {
             return Err(OpenError::Credentials(
                 "the URLs have different names or passwords: all servers have the same",
             ));
@@ -101,10 +101,13 @@ impl Credentials {
     }
 }
 
-fn password(file: &str) -> Result<String, OpenError> {
-    let text =
-        fs::read_to_string(file).map_err(|error| OpenError::Password { file: file.to_owned(), error })?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+/// The password in a file, which is read anew for each connection. It must be there from the beginning.
+fn password(file: &str) -> Result<Password, OpenError> {
+    let password = Password::File(PathBuf::from(file));
+    match password.read() {
+        Ok(_) => Ok(password),
+        Err(error) => Err(OpenError::Password { file: file.to_owned(), error }),
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +127,7 @@ mod tests {
     fn a_url_may_say_who_we_are() {
         let read = read("{ url: 'redis://tollgate:p%40ss@127.0.0.1:7000/3' }").expect("it makes sense");
         assert_eq!(read.urls, ["redis://127.0.0.1:7000/3"]);
-        assert_eq!((read.username.as_deref(), read.password.as_deref()), (Some("tollgate"), Some("p@ss")));
+        assert_eq!((read.username.as_deref(), read.password), (Some("tollgate"), Some("p@ss".into())));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -13,6 +13,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use super::error::text_of;
+use super::password::Secret;
 use super::task::Task;
 
 /// How long it may take until a connection is made and the password given.
@@ -57,7 +59,7 @@ impl fmt::Display for Address {
 /// How connections are made. It has the password: it is not `Debug`.
 #[derive(Clone)]
 pub(super) struct Connector {
-    pub(super) greeting: RedisConnectionInfo,
+    pub(super) greeting: Greeting,
     pub(super) tls: Option<TlsConnector>,
 }
 
@@ -92,26 +94,61 @@ impl Connector {
                 self.greet(stream.map_err(|error| failed(&format!("TLS: {error}")))?).await
             }
         }
-        .map_err(|error| failed(&self.words(&error)))
+        .map_err(|error| failed(&error))
     }
 
-    async fn greet<S>(&self, stream: S) -> Result<Connection, RedisError>
+    async fn greet<S>(&self, stream: S) -> Result<Connection, String>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         // The deadline of a call is kept by who makes it.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
-        let (redis, driver) = MultiplexedConnection::new_with_config(&self.greeting, stream, config).await?;
-        Ok(Connection { redis, driver: Task::spawn(driver) })
+        // What the client library is called is not told: it is a command more that users may not be allowed. Password and
+        // database are told below, since the library keeps to itself what servers answer to them.
+        let silent = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let (redis, driver) = MultiplexedConnection::new_with_config(&silent, stream, config)
+            .await
+            .map_err(|error| error.to_string())?;
+        let mut connection = Connection { redis, driver: Task::spawn(driver) };
+        self.greeting.say(&mut connection.redis).await?;
+        Ok(connection)
     }
+}
 
-    fn words(&self, error: &RedisError) -> String {
-        if error.kind() != ErrorKind::AuthenticationFailed {
-            return error.to_string();
+/// What a server is told first.
+#[derive(Clone)]
+pub(super) struct Greeting {
+    pub(super) username: Option<String>,
+    pub(super) password: Option<Arc<Secret>>,
+    pub(super) database: u16,
+}
+
+impl Greeting {
+    async fn say(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+        let mut words = Pipeline::new();
+        if let Some(password) = &self.password {
+            words.cmd("AUTH").arg(&self.username).arg(password.now().await);
         }
-        let user = self.greeting.username().unwrap_or("default");
-        let answer = error.detail().unwrap_or("no reason given");
-        format!("the server refuses the password of user `{user}`: {answer}")
+        if self.database != 0 {
+            words.cmd("SELECT").arg(self.database);
+        }
+        if words.is_empty() {
+            return Ok(());
+        }
+        let answers = ask_all(connection, &words, CONNECT).await?;
+        let mut answers = answers.iter();
+        if self.password.is_some()
+            && let Some(Value::ServerError(error)) = answers.next()
+        {
+            let user = self.username.as_deref().unwrap_or("default");
+            return Err(format!("the server refuses the password of user `{user}`: {}", text_of(error)));
+        }
+        match answers.next() {
+            Some(Value::ServerError(error)) => {
+                Err(format!("SELECT {} is answered `{}`", self.database, text_of(error)))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

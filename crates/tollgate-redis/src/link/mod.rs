@@ -5,6 +5,7 @@
 //! | `settings.rs` | what a link is made of, and what is refused |
 //! | `script.rs` | scripts, and calls of them as commands |
 //! | `error.rs` | why a call has no answer, and whether it ran |
+//! | `password.rs` | passwords, and the files they are in |
 //! | `connector.rs` | connections: TCP, TLS, AUTH |
 //! | `examine.rs` | whether a server takes charges |
 //! | `shard.rs` | one shard: its connection, its breaker, and the task that keeps both |
@@ -22,6 +23,7 @@ mod connector;
 mod error;
 mod examine;
 mod health;
+mod password;
 mod script;
 mod sentinel;
 mod settings;
@@ -42,6 +44,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 pub use self::error::LinkError;
 pub use self::health::{BreakerState, ShardHealth};
+pub use self::password::Password;
 pub use self::script::{Call, Script};
 pub use self::settings::{Settings, SettingsError, Tls, Topology};
 

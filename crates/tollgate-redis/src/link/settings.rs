@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use redis::RedisConnectionInfo;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use url::{Host, Url};
 
-use super::connector::{Address, Connector};
+use super::connector::{Address, Connector, Greeting};
+use super::password::{Password, Secret};
 
 /// Where servers are when their URL does not tell the port.
 const PORT: u16 = 6379;
@@ -35,7 +35,7 @@ pub struct Settings {
     /// Who we are; the default user without.
     pub username: Option<String>,
     /// Our password, if the servers ask for one.
-    pub password: Option<String>,
+    pub password: Option<Password>,
     /// Certificates for `rediss://`; the system's without.
     pub tls: Option<Tls>,
     /// How long a call may take, all included.
@@ -58,7 +58,7 @@ impl fmt::Debug for Settings {
             .field("urls", &urls)
             .field("topology", &self.topology)
             .field("username", &self.username)
-            .field("password", &self.password.as_ref().map(|_| "…"))
+            .field("password", &self.password)
             .field("tls", &self.tls)
             .field("deadline", &self.deadline)
             .finish()
@@ -66,7 +66,7 @@ impl fmt::Debug for Settings {
 }
 
 /// What servers there are.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Topology {
     /// One server.
     Single,
@@ -79,23 +79,8 @@ pub enum Topology {
         /// Who we are to them; the default user without.
         username: Option<String>,
         /// Our password with them, which is not that of the primary.
-        password: Option<String>,
+        password: Option<Password>,
     },
-}
-
-impl fmt::Debug for Topology {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Single => formatter.write_str("Single"),
-            Self::Cluster => formatter.write_str("Cluster"),
-            Self::Sentinel { master, username, password } => formatter
-                .debug_struct("Sentinel")
-                .field("master", master)
-                .field("username", username)
-                .field("password", &password.as_ref().map(|_| "…"))
-                .finish(),
-        }
-    }
 }
 
 /// Files with certificates and keys, in PEM.
@@ -188,7 +173,7 @@ impl Settings {
             ));
         }
         let tls = if first.is_tls { Some(connector(self.tls.as_ref())?) } else { None };
-        let ours = credentials(&self.username, &self.password)?;
+        let ours = greeting(&self.username, &self.password, first.database)?;
         let to_sentinels = match &self.topology {
             Topology::Sentinel { master, username, password } => {
                 if master.is_empty() {
@@ -196,13 +181,13 @@ impl Settings {
                         "sentinels must be asked for a primary by its name",
                     ));
                 }
-                Some(Connector { greeting: credentials(username, password)?, tls: tls.clone() })
+                Some(Connector { greeting: greeting(username, password, 0)?, tls: tls.clone() })
             }
             Topology::Single | Topology::Cluster => None,
         };
         Ok(Plan {
             addresses: servers.iter().map(|server| server.address.clone()).collect(),
-            connector: Connector { greeting: ours.set_db(first.database), tls },
+            connector: Connector { greeting: ours, tls },
             to_sentinels,
         })
     }
@@ -212,7 +197,7 @@ impl Settings {
 struct Server {
     address: Address,
     is_tls: bool,
-    database: i64,
+    database: u16,
 }
 
 impl Server {
@@ -243,7 +228,7 @@ impl Server {
         };
         let database = match url.path().trim_start_matches('/') {
             "" => 0,
-            database => database.parse::<u16>().map_err(|_| refused("the database must be a number"))?.into(),
+            database => database.parse().map_err(|_| refused("the database must be a number"))?,
         };
         let port = url.port().unwrap_or(default_port);
         if port == 0 {
@@ -258,18 +243,22 @@ fn shown(url: &str) -> &str {
     url.rsplit_once('@').map_or(url, |(_, rest)| rest)
 }
 
-fn credentials(
+fn greeting(
     username: &Option<String>,
-    password: &Option<String>,
-) -> Result<RedisConnectionInfo, SettingsError> {
-    // What the client library is called is not told: it is a command more that users may not be allowed.
-    let info = RedisConnectionInfo::default().set_skip_set_lib_name();
-    match (username, password) {
-        (None, None) => Ok(info),
-        (None, Some(password)) => Ok(info.set_password(password)),
-        (Some(username), Some(password)) => Ok(info.set_username(username).set_password(password)),
-        (Some(_), None) => Err(SettingsError::Contradiction("a user is named, but no password given")),
+    password: &Option<Password>,
+    database: u16,
+) -> Result<Greeting, SettingsError> {
+    if username.is_some() && password.is_none() {
+        return Err(SettingsError::Contradiction("a user is named, but no password given"));
     }
+    let secret = |password: &Password| {
+        Secret::new(password).map_err(|error| match password {
+            Password::File(file) => refused_file(file, &error),
+            Password::Text(_) => refused_file(Path::new("password"), &error),
+        })
+    };
+    let password = password.as_ref().map(secret).transpose()?.map(Arc::new);
+    Ok(Greeting { username: username.clone(), password, database })
 }
 
 fn connector(tls: Option<&Tls>) -> Result<TlsConnector, SettingsError> {

@@ -19,7 +19,7 @@ fn grant(server: &RedisServer) {
 }
 
 fn granted(settings: Settings) -> Link {
-    let (username, password) = (Some("tollgate".to_owned()), Some("secret".to_owned()));
+    let (username, password) = (Some("tollgate".to_owned()), Some("secret".into()));
     Link::new(Settings { username, password, ..settings }).expect("they make sense")
 }
 

@@ -50,8 +50,7 @@ async fn each_change_is_told_once_and_no_call_is() {
     let lines = lines();
     let server = RedisServer::with(&["--requirepass", "hidden"]);
     server.kill();
-    let link =
-        Link::new(Settings { password: Some("hidden".to_owned()), ..settings(&server.url()) }).unwrap();
+    let link = Link::new(Settings { password: Some("hidden".into()), ..settings(&server.url()) }).unwrap();
     // Three attempts or more.
     assert!(!link.ready(Duration::from_millis(1200)).await);
     server.restart();
@@ -93,7 +92,7 @@ async fn each_change_is_told_once_and_no_call_is() {
 async fn another_reason_for_an_outage_is_told_once() {
     let lines = lines();
     let server = RedisServer::with(&["--requirepass", "hidden"]);
-    let password = Some("hidden".to_owned());
+    let password = Some("hidden".into());
     let link = Link::new(Settings { password, ..settings(&server.url()) }).unwrap();
     assert!(link.ready(PATIENCE).await);
     let mut client = server.client();

@@ -4,6 +4,7 @@ mod acl;
 mod certificates;
 mod cluster;
 mod logs;
+mod passwords;
 mod proxy;
 mod refusing;
 mod sentinel;

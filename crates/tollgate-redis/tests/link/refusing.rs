@@ -25,7 +25,7 @@ async fn charge(link: &Link, key: &str) -> Result<(), String> {
 async fn a_server_that_takes_no_charges_is_left_alone_until_it_does() {
     let server = RedisServer::start();
     assert_eq!(server.command(&["ACL", "SETUSER", "me", "on", ">mine", "~tollgate:*", "+@all"]).text(), "OK");
-    let (username, password) = (Some("me".to_owned()), Some("mine".to_owned()));
+    let (username, password) = (Some("me".to_owned()), Some("mine".into()));
     let link = Link::new(Settings { username, password, ..settings(&server.url()) }).unwrap();
     for (refuse, take, words) in [
         (["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"], "OOM command not allowed"),

@@ -20,7 +20,7 @@ fn watched(servers: &Sentinels, password: &str, master: &str) -> Settings {
         topology: Topology::Sentinel {
             master: master.to_owned(),
             username: None,
-            password: Some(password.to_owned()),
+            password: Some(password.into()),
         },
         ..settings("")
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate_redis::link::{BreakerState, Call, Link, LinkError, Script, Settings, Tls};
+use tollgate_redis::link::{BreakerState, Call, Link, LinkError, Password, Script, Settings, Tls};
 use tollgate_testkit::{RedisServer, free_port};
 
 use crate::certificates::certificates;
@@ -213,7 +213,7 @@ async fn passwords_and_users_are_given_and_wrong_ones_told() {
     let narrow = ["ACL", "SETUSER", "narrow", "on", ">mine", "~*", "+role", "+ping"];
     assert_eq!(server.command(&narrow).text(), "OK");
     let link = |username: Option<&str>, password: Option<&str>| {
-        let (username, password) = (username.map(str::to_owned), password.map(str::to_owned));
+        let (username, password) = (username.map(str::to_owned), password.map(Password::from));
         Link::new(Settings { username, password, ..settings(&server.url()) }).unwrap()
     };
     for (username, password) in
@@ -224,8 +224,8 @@ async fn passwords_and_users_are_given_and_wrong_ones_told() {
         assert!(count(&link, &script, "a").await.is_ok());
     }
     for (username, password, words) in [
-        (None, Some("wrong1"), "refuses the password of user `default`"),
-        (Some("me"), Some("wrong1"), "refuses the password of user `me`"),
+        (None, Some("wrong1"), "refuses the password of user `default`: WRONGPASS invalid"),
+        (Some("me"), Some("wrong1"), "refuses the password of user `me`: WRONGPASS invalid"),
         (None, None, "NOAUTH"),
         (Some("narrow"), Some("mine"), "NOPERM"),
     ] {

@@ -12,7 +12,7 @@ fn settings(urls: &[&str], topology: Topology) -> Settings {
 }
 
 fn sentinel(master: &str) -> Topology {
-    Topology::Sentinel { master: master.to_owned(), username: None, password: Some("hidden".to_owned()) }
+    Topology::Sentinel { master: master.to_owned(), username: None, password: Some("hidden".into()) }
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn urls_are_read_as_people_write_them() {
     ] {
         let plan = settings(&[url], topology).read().unwrap_or_else(|error| panic!("{url}: {error}"));
         assert_eq!(plan.addresses[0].to_string(), address, "{url}");
-        assert_eq!(plan.connector.greeting.db(), database, "{url}");
+        assert_eq!(plan.connector.greeting.database, database, "{url}");
     }
 }
 
@@ -80,6 +80,6 @@ fn what_contradicts_the_rest_is_refused() {
 #[test]
 fn secrets_are_not_shown() {
     let mut settings = settings(&["redis://me:hidden@a"], sentinel("main"));
-    settings.password = Some("hidden".to_owned());
+    settings.password = Some("hidden".into());
     assert!(!format!("{settings:?}").contains("hidden"), "{settings:?}");
 }
