@@ -6,7 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, Value};
+use redis::{Pipeline, ServerError, Value};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connector::{Address, ask_all, text};
@@ -176,9 +176,7 @@ impl Cluster {
         let shards = ask_cluster(connection, "SHARDS", within).await?;
         let told = match shards {
             Value::ServerError(_) => match ask_cluster(connection, "SLOTS", within).await? {
-                Value::ServerError(error) => {
-                    return Err(format!("CLUSTER SLOTS is answered `{}`", text_of(&error)));
-                }
+                Value::ServerError(error) => return Err(no_map(&error)),
                 slots => read_slots(&slots, asked),
             },
             shards => read_shards(&shards, asked, is_tls),
@@ -268,6 +266,14 @@ async fn ask_cluster(
     question.cmd("CLUSTER").arg(what);
     let mut answers = ask_all(connection, &question, within).await?;
     answers.pop().ok_or_else(|| "no answer".to_owned())
+}
+
+fn no_map(error: &ServerError) -> String {
+    let text = text_of(error);
+    if text.contains("cluster support disabled") {
+        return format!("this server is not in a cluster: `cluster: true` must not stand there ({text})");
+    }
+    format!("CLUSTER SLOTS is answered `{text}`")
 }
 
 /// Reads the answer to CLUSTER SHARDS: of each shard its slots and nodes, as lists of names and values.

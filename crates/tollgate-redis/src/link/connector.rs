@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisError, Value};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::error::text_of;
 use super::password::Secret;
 use super::task::Task;
+use super::tls::TlsClient;
 
-/// How long it may take until a connection is made and the password given.
+/// How long it may take until a connection is made.
 const CONNECT: Duration = Duration::from_secs(1);
+
+/// How long a server has to take the password, if calls are not given longer: one that is silent is left for another attempt.
+const GREETING: Duration = Duration::from_millis(250);
 
 /// As many commands wait for the connection to take them; those that come then wait as well, and are not sent when their
 /// time is over.
@@ -60,7 +63,8 @@ impl fmt::Display for Address {
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) greeting: Greeting,
-    pub(super) tls: Option<TlsConnector>,
+    pub(super) tls: Option<TlsClient>,
+    pub(super) deadline: Duration, // of a call
 }
 
 /// A connection, and the task that reads and writes on it: it ends when either is dropped or the connection breaks.
@@ -72,29 +76,32 @@ pub(super) struct Connection {
 impl Connector {
     /// Connects and gives the password, in bounded time.
     pub(super) async fn connect(&self, address: &Address) -> Result<Connection, String> {
-        match timeout(CONNECT, self.open(address)).await {
-            Ok(connection) => connection,
-            Err(_) => Err(format!("{address} did not take a connection within {CONNECT:?}")),
-        }
+        self.open(address).await.map_err(|reason| format!("{address}: {reason}"))
     }
 
     async fn open(&self, address: &Address) -> Result<Connection, String> {
-        let failed = |error: &dyn fmt::Display| format!("{address}: {error}");
-        let stream =
-            TcpStream::connect((&*address.host, address.port)).await.map_err(|error| failed(&error))?;
-        prepare(&stream).map_err(|error| failed(&error))?;
+        let stream = TcpStream::connect((&*address.host, address.port));
+        let stream = in_time(CONNECT, stream, "it did not take a connection").await?;
+        let stream = stream.map_err(|error| error.to_string())?;
+        prepare(&stream).map_err(|error| error.to_string())?;
+        let (patience, silent) = (self.deadline.max(GREETING), "it did not answer");
         match &self.tls {
-            None => self.greet(stream).await,
+            None => in_time(patience, self.greet(stream), silent).await?,
             // Ours rather than that of the `redis` crate, which reads the system's certificates anew for each
             // connection, takes the process' default provider, and would have to be built with TLS of its own.
             Some(tls) => {
                 let name =
-                    ServerName::try_from(String::from(&*address.host)).map_err(|error| failed(&error))?;
-                let stream = tls.connect(name, stream).await;
-                self.greet(stream.map_err(|error| failed(&format!("TLS: {error}")))?).await
+                    ServerName::try_from(String::from(&*address.host)).map_err(|error| error.to_string())?;
+                // A server without TLS waits for the end of what it takes for a command.
+                let stream = in_time(
+                    CONNECT,
+                    tls.connector.connect(name, stream),
+                    "it did not answer the TLS handshake (without TLS its URL begins with `redis://`)",
+                );
+                let stream = stream.await?.map_err(|error| tls.refused(&error))?;
+                in_time(patience, self.greet(stream), silent).await?
             }
         }
-        .map_err(|error| failed(&error))
     }
 
     async fn greet<S>(&self, stream: S) -> Result<Connection, String>
@@ -106,12 +113,25 @@ impl Connector {
         // What the client library is called is not told: it is a command more that users may not be allowed. Password and
         // database are told below, since the library keeps to itself what servers answer to them.
         let silent = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let (redis, driver) = MultiplexedConnection::new_with_config(&silent, stream, config)
+        let (mut redis, driver) = MultiplexedConnection::new_with_config(&silent, stream, config)
             .await
             .map_err(|error| error.to_string())?;
-        let mut connection = Connection { redis, driver: Task::spawn(driver) };
-        self.greeting.say(&mut connection.redis).await?;
-        Ok(connection)
+        let driver = Task::spawn(driver);
+        let words = self.greeting.words().await;
+        let answers = redis.send_packed_commands(&words, 0, words.len()).await;
+        self.greeting.heard(&answers.map_err(|error| self.broke(&error))?)?;
+        Ok(Connection { redis, driver })
+    }
+
+    /// Why a connection was closed before the first answer.
+    fn broke(&self, error: &RedisError) -> String {
+        let hint = match &self.tls {
+            None => "; does the server speak TLS? then its URL begins with `rediss://`",
+            Some(tls) => tls.hint(),
+        };
+        // Its words for the bare end of a connection, a broken pipe, tell nobody anything.
+        let why = if error.is_connection_dropped() { String::new() } else { format!(": {error}") };
+        format!("the server closed the connection{why}{hint}")
     }
 }
 
@@ -124,32 +144,49 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    async fn say(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+    /// The password, or a PING: servers say only when asked that they want one, and break off when strangers are long.
+    async fn words(&self) -> Pipeline {
         let mut words = Pipeline::new();
-        if let Some(password) = &self.password {
-            words.cmd("AUTH").arg(&self.username).arg(password.now().await);
-        }
+        match &self.password {
+            Some(password) => words.cmd("AUTH").arg(&self.username).arg(password.now().await),
+            None => words.cmd("PING"),
+        };
         if self.database != 0 {
             words.cmd("SELECT").arg(self.database);
         }
-        if words.is_empty() {
-            return Ok(());
+        words
+    }
+
+    fn heard(&self, answers: &[Value]) -> Result<(), String> {
+        match (&self.password, answers.first()) {
+            (Some(_), Some(Value::ServerError(error))) => {
+                let user = self.username.as_deref().unwrap_or("default");
+                return Err(format!("the server refuses the password of user `{user}`: {}", text_of(error)));
+            }
+            (None, Some(Value::ServerError(error))) if error.code() == "NOAUTH" => {
+                return Err(format!(
+                    "the server asks for a password, and none is given: {} \
+                     `password_file` names the file with it, for Sentinels that under `sentinel`",
+                    text_of(error)
+                ));
+            }
+            // Too many clients, or protected mode. What else it may be is no matter for those who ask something else.
+            (None, Some(Value::ServerError(error))) if matches!(error.code(), "ERR" | "DENIED") => {
+                return Err(text_of(error));
+            }
+            _ => {}
         }
-        let answers = ask_all(connection, &words, CONNECT).await?;
-        let mut answers = answers.iter();
-        if self.password.is_some()
-            && let Some(Value::ServerError(error)) = answers.next()
-        {
-            let user = self.username.as_deref().unwrap_or("default");
-            return Err(format!("the server refuses the password of user `{user}`: {}", text_of(error)));
-        }
-        match answers.next() {
+        match answers.get(1) {
             Some(Value::ServerError(error)) => {
                 Err(format!("SELECT {} is answered `{}`", self.database, text_of(error)))
             }
             _ => Ok(()),
         }
     }
+}
+
+async fn in_time<T>(within: Duration, work: impl Future<Output = T>, what: &str) -> Result<T, String> {
+    timeout(within, work).await.map_err(|_| format!("{what} within {within:?}"))
 }
 
 /// Asks all of it in one go, in bounded time.

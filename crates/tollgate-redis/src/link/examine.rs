@@ -85,6 +85,7 @@ fn is_primary(role: &Value) -> Result<(), String> {
     match role {
         Value::Array(parts) => match parts.first().and_then(text) {
             Some("master") => Ok(()),
+            Some("slave") => Err("it is a replica, not a primary".to_owned()),
             role => Err(format!("it is a {}, not a primary", role.unwrap_or("stranger"))),
         },
         Value::ServerError(error) => Err(format!("ROLE is answered `{}`", text_of(error))),

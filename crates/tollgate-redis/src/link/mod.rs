@@ -5,7 +5,7 @@
 //! | `settings.rs` | what a link is made of, and what is refused |
 //! | `script.rs` | scripts, and calls of them as commands |
 //! | `error.rs` | why a call has no answer, and whether it ran |
-//! | `password.rs` | passwords, and the files they are in |
+//! | `password.rs`, `tls.rs` | passwords and certificates, and the files they are in |
 //! | `connector.rs` | connections: TCP, TLS, AUTH |
 //! | `examine.rs` | whether a server takes charges |
 //! | `shard.rs` | one shard: its connection, its breaker, and the task that keeps both |
@@ -30,6 +30,7 @@ mod settings;
 mod shard;
 mod slot;
 mod task;
+mod tls;
 mod told;
 
 use std::fmt;

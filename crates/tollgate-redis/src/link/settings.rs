@@ -6,14 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use url::{Host, Url};
 
 use super::connector::{Address, Connector, Greeting};
 use super::password::{Password, Secret};
+use super::tls::TlsClient;
 
 /// Where servers are when their URL does not tell the port.
 const PORT: u16 = 6379;
@@ -172,7 +169,7 @@ impl Settings {
                 "certificates are given, but the URLs begin with `redis://`; with TLS they begin with `rediss://`",
             ));
         }
-        let tls = if first.is_tls { Some(connector(self.tls.as_ref())?) } else { None };
+        let tls = if first.is_tls { Some(TlsClient::new(self.tls.as_ref())?) } else { None };
         let ours = greeting(&self.username, &self.password, first.database)?;
         let to_sentinels = match &self.topology {
             Topology::Sentinel { master, username, password } => {
@@ -181,13 +178,17 @@ impl Settings {
                         "sentinels must be asked for a primary by its name",
                     ));
                 }
-                Some(Connector { greeting: greeting(username, password, 0)?, tls: tls.clone() })
+                Some(Connector {
+                    greeting: greeting(username, password, 0)?,
+                    tls: tls.clone(),
+                    deadline: self.deadline,
+                })
             }
             Topology::Single | Topology::Cluster => None,
         };
         Ok(Plan {
             addresses: servers.iter().map(|server| server.address.clone()).collect(),
-            connector: Connector { greeting: ours, tls },
+            connector: Connector { greeting: ours, tls, deadline: self.deadline },
             to_sentinels,
         })
     }
@@ -261,66 +262,7 @@ fn greeting(
     Ok(Greeting { username: username.clone(), password, database })
 }
 
-fn connector(tls: Option<&Tls>) -> Result<TlsConnector, SettingsError> {
-    let none = Tls::default();
-    let tls = tls.unwrap_or(&none);
-    let roots = match &tls.ca_file {
-        Some(file) => roots_of(file)?,
-        None => system_roots()?,
-    };
-    let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| refused_file(Path::new("TLS"), &error))?
-        .with_root_certificates(roots);
-    let config = match (&tls.cert_file, &tls.key_file) {
-        (None, None) => builder.with_no_client_auth(),
-        (Some(cert_file), Some(key_file)) => {
-            let key =
-                PrivateKeyDer::from_pem_file(key_file).map_err(|error| refused_file(key_file, &error))?;
-            builder
-                .with_client_auth_cert(certificates(cert_file)?, key)
-                .map_err(|error| refused_file(key_file, &error))?
-        }
-        _ => {
-            return Err(SettingsError::Contradiction(
-                "a certificate needs its key, and a key its certificate",
-            ));
-        }
-    };
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-fn roots_of(file: &Path) -> Result<RootCertStore, SettingsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|error| refused_file(file, &error))?;
-    }
-    Ok(roots)
-}
-
-fn system_roots() -> Result<RootCertStore, SettingsError> {
-    let mut roots = RootCertStore::empty();
-    // Some that cannot be used are usual, and others are enough.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        return Err(SettingsError::Contradiction(
-            "the system trusts no certificates; a CA file must be given",
-        ));
-    }
-    Ok(roots)
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, SettingsError> {
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect)
-        .map_err(|error| refused_file(file, &error))?;
-    if certificates.is_empty() {
-        return Err(refused_file(file, &"no certificate in it; it should have some in PEM"));
-    }
-    Ok(certificates)
-}
-
-fn refused_file(file: &Path, problem: &dyn fmt::Display) -> SettingsError {
+pub(super) fn refused_file(file: &Path, problem: &dyn fmt::Display) -> SettingsError {
     SettingsError::File { file: file.display().to_string(), problem: problem.to_string() }
 }
 

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tollgate_redis::link::{Call, Link, LinkError, Script, Settings, Topology};
 use tollgate_testkit::{RedisCluster, RedisServer};
 
+use crate::logs::lines;
 use crate::{DEADLINE, PATIENCE, count, counting, settings, until};
 
 fn clustered(servers: &[&RedisServer]) -> Settings {
@@ -133,10 +134,16 @@ fn id(server: &RedisServer) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_in_no_cluster_is_told_clearly() {
+    let lines = lines();
     let server = RedisServer::start();
     let link = Link::new(clustered(&[&server])).unwrap();
     assert!(!link.ready(Duration::from_millis(500)).await);
     let error = count(&link, &counting(), "a").await.unwrap_err().to_string();
-    assert!(error.contains("cluster support disabled"), "{error}");
+    assert!(
+        error.contains("this server is not in a cluster: `cluster: true` must not stand there"),
+        "{error}"
+    );
     assert_eq!(link.health()[0].address, format!("127.0.0.1:{}", server.port()));
+    let told = lines.with(&format!("127.0.0.1:{}: this server is not in a cluster", server.port()));
+    assert!(told.len() == 1 && told[0].contains("WARN"), "{told:?}");
 }

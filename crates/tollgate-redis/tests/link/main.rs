@@ -9,6 +9,7 @@ mod proxy;
 mod refusing;
 mod sentinel;
 mod single;
+mod words;
 
 use std::time::Duration;
 
