@@ -111,7 +111,8 @@ impl Cluster {
         let (reason, since) = self.unknown.lock().clone();
         let unknown = |seed: &Address| {
             let reason = Some(reason.to_string());
-            Counters::default().health(seed.to_string(), BreakerState::Open, since.elapsed(), reason)
+            let name = seed.to_string();
+            Counters::default().health(name.clone(), name, BreakerState::Open, since.elapsed(), reason)
         };
         self.seeds.iter().map(unknown).collect()
     }

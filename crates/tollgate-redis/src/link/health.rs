@@ -32,7 +32,10 @@ impl BreakerState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ShardHealth {
-    /// Where its primary is, or was last.
+    /// What it is called in the log, for as long as it is there: what the sentinels call their primary, and its address
+    /// otherwise.
+    pub name: String,
+    /// Where its primary is, or was last: another place after each failover of sentinels.
     pub address: String,
     /// Whether calls are sent to it.
     pub state: BreakerState,
@@ -85,6 +88,7 @@ impl Counters {
 
     pub(super) fn health(
         &self,
+        name: String,
         address: String,
         state: BreakerState,
         lasting: Duration,
@@ -95,6 +99,7 @@ impl Counters {
             told.1 = counted.load(Relaxed);
         }
         ShardHealth {
+            name,
             address,
             state,
             lasting,

@@ -243,7 +243,7 @@ impl Shard {
             }
             Phase::Up(up) => (BreakerState::Closed, up.since, None),
         };
-        self.state.counters.health(address, state, since.elapsed(), reason)
+        self.state.counters.health(self.state.name.to_string(), address, state, since.elapsed(), reason)
     }
 }
 

@@ -34,6 +34,7 @@ async fn a_replica_that_is_promoted_is_found() {
     assert!(link.ready(PATIENCE).await, "{link:?}");
     let primary = servers.primary();
     assert_eq!(link.health()[0].address, primary.address().to_string());
+    assert_eq!(link.health()[0].name, servers.master_name());
     assert_eq!(count(&link, &script, "a").await, Ok(1));
     until("the replicas have it", async || {
         servers.servers().iter().all(|server| server.command(&["GET", "a"]) == primary.command(&["GET", "a"]))
@@ -44,6 +45,7 @@ async fn a_replica_that_is_promoted_is_found() {
     assert!(matches!(count(&link, &script, "a").await, Err(LinkError::Open { .. })));
     assert!(link.ready(PATIENCE).await, "{link:?}");
     assert_eq!(link.health()[0].address, servers.wait_for_failover().address().to_string());
+    assert_eq!(link.health()[0].name, servers.master_name());
     assert_eq!(count(&link, &script, "a").await, Ok(2));
 }
 

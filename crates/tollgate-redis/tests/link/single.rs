@@ -33,6 +33,7 @@ async fn a_call_is_answered_and_a_script_that_was_forgotten_is_sent_again() {
     let [health] = &link.health()[..] else { panic!("one server is one shard") };
     assert_eq!((health.state, health.repairs, health.calls), (BreakerState::Closed, 2, 5));
     assert_eq!(health.address, format!("127.0.0.1:{}", server.port()));
+    assert_eq!(health.name, health.address);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
