@@ -7,7 +7,7 @@ use tollgate_redis::link::{Link, Script, Settings, Tls};
 use tollgate_testkit::{Directory, RedisServer, free_port};
 
 use crate::certificates::certificates;
-use crate::{settings, until};
+use crate::{PATIENCE, settings, until};
 
 /// A server with TLS on another port.
 fn server(folder: &Directory, cert: &str, key: &str) -> (RedisServer, u16) {
@@ -56,6 +56,17 @@ async fn a_connection_that_cannot_be_names_what_to_change() {
         assert!(!link.ready(Duration::ZERO).await);
         assert!(!reason.contains("Other(") && !reason.contains("roken pipe"), "{reason}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_has_signed_itself_is_trusted_if_it_is_no_authority() {
+    let folder = certificates();
+    let file = |name: &str| Some(folder.path().join(name));
+    let (_server, port) = server(&folder, "alone.pem", "key.pem");
+    let ours = Tls { ca_file: file("alone.pem"), cert_file: file("cert.pem"), key_file: file("key.pem") };
+    let url = format!("rediss://127.0.0.1:{port}");
+    let link = Link::new(Settings { tls: Some(ours), ..settings(&url) }).unwrap();
+    assert!(link.ready(PATIENCE).await, "{link:?}");
 }
 
 #[tokio::test]
