@@ -80,13 +80,15 @@ impl Connector {
     }
 
     async fn open(&self, address: &Address) -> Result<Connection, String> {
+        // First: how long its file takes is not held against the server.
+        let words = self.greeting.words().await;
         let stream = TcpStream::connect((&*address.host, address.port));
         let stream = in_time(CONNECT, stream, "it did not take a connection").await?;
         let stream = stream.map_err(|error| error.to_string())?;
         prepare(&stream).map_err(|error| error.to_string())?;
         let (patience, silent) = (self.deadline.max(GREETING), "it did not answer");
         match &self.tls {
-            None => in_time(patience, self.greet(stream), silent).await?,
+            None => in_time(patience, self.greet(stream, &words), silent).await?,
             // Ours rather than that of the `redis` crate, which reads the system's certificates anew for each
             // connection, takes the process' default provider, and would have to be built with TLS of its own.
             Some(tls) => {
@@ -99,12 +101,12 @@ impl Connector {
                     "it did not answer the TLS handshake (without TLS its URL begins with `redis://`)",
                 );
                 let stream = stream.await?.map_err(|error| tls.refused(&error))?;
-                in_time(patience, self.greet(stream), silent).await?
+                in_time(patience, self.greet(stream, &words), silent).await?
             }
         }
     }
 
-    async fn greet<S>(&self, stream: S) -> Result<Connection, String>
+    async fn greet<S>(&self, stream: S, words: &Pipeline) -> Result<Connection, String>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -117,8 +119,7 @@ impl Connector {
             .await
             .map_err(|error| error.to_string())?;
         let driver = Task::spawn(driver);
-        let words = self.greeting.words().await;
-        let answers = redis.send_packed_commands(&words, 0, words.len()).await;
+        let answers = redis.send_packed_commands(words, 0, words.len()).await;
         self.greeting.heard(&answers.map_err(|error| self.broke(&error))?)?;
         Ok(Connection { redis, driver })
     }

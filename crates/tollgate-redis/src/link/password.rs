@@ -1,13 +1,17 @@
 //! Passwords, and the files they are in.
 
 use std::path::PathBuf;
+use std::time::Duration;
 use std::{fmt, fs, io};
 
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::told::Reason;
+
+/// How long a file has to be read: it may be on another machine.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A password. It is not shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -71,8 +75,12 @@ impl Secret {
     pub(super) async fn now(&self) -> String {
         let Password::File(file) = &self.password else { return self.last.lock().clone() };
         let password = self.password.clone();
-        // Where others do not wait for it: the file may be on another machine.
-        let read = spawn_blocking(move || password.read()).await.unwrap_or_else(|error| Err(error.into()));
+        // Where others do not wait for it.
+        let reading = spawn_blocking(move || password.read());
+        let read = match timeout(PATIENCE, reading).await {
+            Ok(read) => read.unwrap_or_else(|error| Err(error.into())),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("not within {PATIENCE:?}"))),
+        };
         match read {
             Ok(password) => {
                 self.told.lock().is_over();

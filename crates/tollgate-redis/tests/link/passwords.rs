@@ -1,6 +1,7 @@
 //! Passwords in files, which others change.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use tollgate_redis::link::{Link, Password, Settings, Topology};
@@ -48,6 +49,22 @@ async fn a_password_is_read_anew_for_each_connection() {
     std::fs::remove_file(&file).unwrap();
     let error = Link::new(Settings { password: in_file(&file), ..settings(&server.url()) }).unwrap_err();
     assert!(error.to_string().starts_with(&format!("{shown}: ")), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_never_read_does_not_keep_the_server_away() {
+    let server = RedisServer::with(&["--requirepass", "first1"]);
+    let folder = Directory::new();
+    let file = folder.write("password", "first1\n");
+    let link = Link::new(Settings { password: in_file(&file), ..settings(&server.url()) }).unwrap();
+    assert!(link.ready(PATIENCE).await, "{link:?}");
+    // Whoever reads a pipe waits for somebody who writes.
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    server.client().command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    until("it is back", async || link.health()[0].reconnects == 1 && link.ready(Duration::ZERO).await).await;
+    drop(link);
+    std::fs::write(&file, "").unwrap(); // lets the reader go
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
