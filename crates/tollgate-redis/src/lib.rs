@@ -11,10 +11,12 @@
 //! | `scripts` | the scripts: one file for each algorithm, as in `tollgate-core` |
 //! | `replay`, `convert` | from a script's answer to decisions; keys whose numbers have changed |
 //! | `open` | from what the policy file says to a store |
+//! | `check` | what is refused before a server is asked |
 //! | `denied` | denials that need no call |
 //! | `nodes` | how many processes share the store |
 //! | [`link`] | how a script gets to the right server and back, or fails in time |
 
+mod check;
 mod convert;
 mod denied;
 mod key;
@@ -27,6 +29,7 @@ mod request;
 mod scripts;
 mod store;
 
+pub use check::is_permit;
 pub use link::{BreakerState, Settings, SettingsError, ShardHealth, Tls, Topology};
 pub use open::OpenError;
 pub use store::RedisStore;

@@ -1,20 +1,31 @@
 //! Permits that callers hold over HTTP, by the id they were told.
+//!
+//! What this process keeps is found in its table by a random id. What a store keeps, every process on it must be able to give
+//! back, also one that was started since: the id says all that is needed (`carried.rs`), and nothing is kept here.
+
+mod carried;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tollgate::Timestamp;
 use tollgate_policy::{Permits, Unavailable};
 
-/// As many callers can hold permits at once.
+use crate::store::Health;
+
+/// As many callers can hold permits at once that this process keeps.
 const MOST_HELD: usize = 1_000_000;
 
 /// The id of permits where there is none to hold: no concurrency limit applied.
 const NOTHING_HELD: &str = "00000000000000000000000000000000";
 
 /// The permits that are held.
-#[derive(Debug, Default)]
-pub(crate) struct Held(Mutex<HashMap<u128, Kept>>);
+#[derive(Debug)]
+pub(crate) struct Held {
+    here: Mutex<HashMap<u128, Kept>>,
+    store: Option<Arc<dyn Health>>, // which keeps the rest, if there is one
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -28,15 +39,23 @@ struct Kept {
 pub(crate) struct TooManyHeld;
 
 impl Held {
+    pub(crate) fn new(store: Option<Arc<dyn Health>>) -> Self {
+        Self { here: Mutex::default(), store }
+    }
+
     /// Keeps permits until they are released or their lease has ended. Tells an id that nobody can guess.
     pub(crate) fn keep(&self, permits: Permits, until: Option<Timestamp>) -> Result<String, TooManyHeld> {
         if permits.is_empty() {
             return Ok(NOTHING_HELD.to_owned());
         }
+        if let Some(id) = permits.in_store().and_then(carried::write) {
+            permits.leave_in_store();
+            return Ok(id);
+        }
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the system has randomness");
         let id = u128::from_ne_bytes(bytes);
-        let mut held = self.0.lock();
+        let mut held = self.here.lock();
         if held.len() >= MOST_HELD {
             return Err(TooManyHeld);
         }
@@ -46,7 +65,7 @@ impl Held {
 
     /// Whether no more can be kept.
     pub(crate) fn is_full(&self) -> bool {
-        self.0.lock().len() >= MOST_HELD
+        self.here.lock().len() >= MOST_HELD
     }
 
     /// Gives permits back. False if they were not held any more.
@@ -58,9 +77,17 @@ impl Held {
         if id == NOTHING_HELD {
             return Ok(true);
         }
+        if let Some(permits) = carried::read(id) {
+            return match &self.store {
+                Some(store) if permits.iter().all(|permit| store.may_have_given(permit)) => {
+                    Permits::stored(Arc::clone(store) as _, permits).release().await
+                }
+                _ => Ok(false),
+            };
+        }
         let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let Some(id) = is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten() else { return Ok(false) };
-        let kept = self.0.lock().remove(&id);
+        let kept = self.here.lock().remove(&id);
         match kept {
             Some(kept) => kept.permits.release().await,
             None => Ok(false),
@@ -70,7 +97,7 @@ impl Held {
     /// Forgets permits whose lease has ended.
     pub(crate) fn forget_ended(&self, now: Timestamp) {
         let has_ended = |_: &u128, kept: &mut Kept| kept.until.is_some_and(|until| until <= now);
-        let ended: Vec<(u128, Kept)> = self.0.lock().extract_if(has_ended).collect();
+        let ended: Vec<(u128, Kept)> = self.here.lock().extract_if(has_ended).collect();
         drop(ended); // which may give them back to a store, and is done without the lock
     }
 }

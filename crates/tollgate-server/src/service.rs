@@ -66,7 +66,7 @@ impl Service {
         Ok(Self {
             engine,
             metrics,
-            held: Held::default(),
+            held: Held::new(store.clone()),
             admin,
             resp_password,
             reloader,

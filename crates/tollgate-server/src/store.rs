@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_policy::{Policy, Store, StoreSettings};
+use tollgate_policy::{Policy, Store, StoreSettings, StoredPermit};
 use tollgate_redis::{BreakerState, RedisStore};
 
-/// A store that tells how it is.
+/// A store that tells how it is, and what is its own.
 pub(crate) trait Health: Store {
     /// The servers it is kept on, one or several.
     fn shards(&self) -> Vec<ShardHealth>;
+
+    /// Whether it may have given a permit that a caller brings back.
+    fn may_have_given(&self, permit: &StoredPermit) -> bool;
 }
 
 /// How one server of a store is.
@@ -86,6 +89,10 @@ impl Health for RedisStore {
             reconnects: shard.reconnects,
         };
         self.health().into_iter().map(shard).collect()
+    }
+
+    fn may_have_given(&self, permit: &StoredPermit) -> bool {
+        tollgate_redis::is_permit(permit)
     }
 }
 

@@ -268,6 +268,60 @@ limits:
 }
 
 #[test]
+fn any_process_gives_a_permit_back_and_once() {
+    let server = RedisServer::start();
+    let policy = store(&server, "")
+        + "
+limits:
+  - { name: places, key: [user], concurrency: { limit: 2, lease: 60s } }
+  - { name: all, match: { path: /all }, key: [], concurrency: { limit: 2, lease: 60s } }
+";
+    let one = Service::start(&policy);
+    let [other, third] = [(); 2].map(|()| Service::start(&policy));
+    [&one, &other, &third].into_iter().for_each(|service| ready(&mut service.connect()));
+    let acquire = |client: &mut Client, user: &str, cost: u64| {
+        let path = if user == "b" { "/all" } else { "/" };
+        let body = json!({ "attributes": { "user": user, "path": path }, "cost": cost });
+        json_of(&client.post("/v1/acquire", &body))
+    };
+    let release = |client: &mut Client, permit: &Value| {
+        let answer = client.post("/v1/release", &json!({ "permit": permit }));
+        assert_eq!(answer.status, 200, "{permit}: {answer:?}");
+        json_of(&answer)["released"] == true
+    };
+    // Of many who bring it back at once, wherever, one has held it.
+    let names = ["a", "é \"\\:{}", &"long".repeat(1000)];
+    for (name, cost) in names.into_iter().zip([1, 2, 1]) {
+        let permit = acquire(&mut one.connect(), name, cost)["permit"].clone();
+        let released = thread::scope(|scope| {
+            let release = |service: &Service| release(&mut service.connect(), &permit);
+            let services = [&other, &third].into_iter().cycle().take(8);
+            let tasks: Vec<_> = services.map(|service| scope.spawn(move || release(service))).collect();
+            tasks.into_iter().map(|task| usize::from(task.join().unwrap())).sum::<usize>()
+        });
+        let is_carried = name.len() < 1000; // what is too long to be carried stays with who gave it
+        assert_eq!(released, usize::from(is_carried), "{name}");
+        assert_eq!(release(&mut one.connect(), &permit), !is_carried, "{name}");
+        let left = acquire(&mut one.connect(), name, 0);
+        assert_eq!(left["limits"][0]["remaining"], 2, "all of its {cost} places: {left}");
+    }
+    // Also one of several limits, and when the one that gave it has ended since.
+    let mut client = other.connect();
+    let permit = acquire(&mut one.connect(), "b", 2)["permit"].clone();
+    drop(one);
+    assert_eq!(acquire(&mut client, "b", 1)["allowed"], false);
+    assert_eq!([release(&mut client, &permit), release(&mut client, &permit)], [true, false]);
+    assert_eq!(acquire(&mut client, "b", 2)["allowed"], true);
+    // And nothing but permits is given back.
+    let text = permit.as_str().unwrap();
+    for strange in ["s.", "s.AAAA", "s.YSBi", &text[..text.len() - 1], &text.to_uppercase(), &text.repeat(2)]
+    {
+        assert!(!release(&mut client, &json!(strange)), "{strange}");
+    }
+    assert_eq!(acquire(&mut client, "b", 1)["reason"], "in_flight", "it is still held");
+}
+
+#[test]
 fn what_redis_cannot_keep_is_refused_with_the_reason() {
     let directory = Directory::new();
     for (policy, words) in [

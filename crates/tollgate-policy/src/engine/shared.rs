@@ -31,14 +31,25 @@ pub struct Permits {
 }
 
 impl Permits {
-    pub(super) fn stored(store: &Arc<dyn Store>, permits: Vec<StoredPermit>) -> Self {
-        let stored = (!permits.is_empty()).then(|| (Arc::clone(store), permits));
+    /// Those that a store keeps, given to this process or to another.
+    pub fn stored(store: Arc<dyn Store>, permits: Vec<StoredPermit>) -> Self {
+        let stored = (!permits.is_empty()).then_some((store, permits));
         Self { here: Vec::new(), stored }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.here.is_empty() && self.stored.is_none()
+    }
+
+    /// What a store knows them by, where a store keeps all of them: any process on it can give them back.
+    pub fn in_store(&self) -> Option<&[StoredPermit]> {
+        self.stored.as_ref().filter(|_| self.here.is_empty()).map(|(_, permits)| &permits[..])
+    }
+
+    /// Leaves them in their store, for whoever knows what it knows them by.
+    pub fn leave_in_store(mut self) {
+        self.stored = None;
     }
 
     /// Gives them back: whether all were still held.
@@ -106,7 +117,7 @@ impl<'a> Verdict<'a> {
                 self.source = decided.source;
                 self.deny_what_is_missing();
                 self.is_charged = self.is_allowed();
-                Permits::stored(&shared.store, decided.permits)
+                Permits::stored(Arc::clone(&shared.store), decided.permits)
             }
             Err(unavailable) => self.fall_back(shared, &unavailable, does),
         }
