@@ -204,7 +204,8 @@ fn a_cluster_refuses_limits_that_it_keeps_apart() {
         (vec![("a", "[user]", ""), ("b", "[user, path]", "")], None),
         (vec![("a", "[tenant]", ""), ("b", "[user]", "")], Some("`a` by `tenant` and of `b` by `user`")),
         (vec![("a", "[tenant]", ""), ("b", "[]", "")], Some("`b` by nothing")),
-        (vec![("a", "[tenant]", ""), ("b", "[]", ", shadow: true")], None),
+        (vec![("a", "[tenant]", ""), ("b", "[]", ", shadow: true")], Some("`b` (shadow) by nothing")),
+        (vec![("a", "[tenant]", ""), ("b", "[tenant, user]", ", shadow: true")], None),
         (
             vec![("a", "[tenant]", ", match: { path: /a }"), ("b", "[ip]", ", match: { path: [/b, /c/*] }")],
             None,
@@ -228,6 +229,71 @@ fn a_cluster_refuses_limits_that_it_keeps_apart() {
         match refused {
             None => assert_eq!(faults, [""; 0], "{text}"),
             Some(words) => assert!(faults.len() == 1 && faults[0].contains(words), "{text}: {faults:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_cluster_refuses_a_limit_beside_a_descriptor_that_it_keeps_apart() {
+    for (limit, refused) in [
+        ("key: [user], token_bucket: { rate: 1/s }", true),
+        ("key: [user], token_bucket: { rate: 1/s }, shadow: true", true),
+        ("key: [], token_bucket: { rate: 1/s }", true),
+        ("key: [domain, user], token_bucket: { rate: 1/s }", false),
+        ("key: [tenant, domain], token_bucket: { rate: 1/s }", true), // by the tenant
+        ("key: [user], token_bucket: { rate: 1/s }, match: { attributes: { domain: edge } }", true),
+        ("key: [user], token_bucket: { rate: 1/s }, match: { attributes: { domain: other } }", false),
+        ("key: [user], token_bucket: { rate: 1/s }, match: { path: /a }", true),
+        ("key: [user], token_bucket: { rate: 1/s }, match: { path: /b/* }", false),
+        ("key: [user], token_bucket: { rate: 1/s }, match: { method: GET }", false), // which it does not have
+        ("key: [user], token_bucket: { rate: 1/s }, when_missing: skip", false),
+        ("key: [path], token_bucket: { rate: 1/s }, when_missing: skip", true),
+        ("key: [user], concurrency: { limit: 5, lease: 1s }", false), // does not act for Envoy
+    ] {
+        let text = format!(
+            "
+store: {{ redis: {{ urls: [redis://127.0.0.1], cluster: true }} }}
+limits:
+  - {{ name: a, {limit} }}
+  - {{ name: b, descriptor: {{ domain: edge, entries: [{{ key: path, value: /a }}, {{ key: to }}] }}, token_bucket: {{ rate: 1/s }} }}
+  - {{ name: c, descriptor: {{ domain: site, entries: [{{ key: path, value: /c }}] }}, token_bucket: {{ rate: 1/s }}, shadow: true }}
+"
+        );
+        let faults = policy(&text).cluster_faults();
+        let told = faults.iter().filter(|fault| {
+            fault.contains("and of `b` by its domain") && fault.contains("begins with `domain`")
+        });
+        assert_eq!(told.count(), usize::from(refused), "{limit}: {faults:?}");
+    }
+}
+
+#[test]
+fn descriptors_that_a_cluster_keeps_apart_are_refused_and_charge_nothing() {
+    let text = |cluster: bool| {
+        format!(
+            "
+store: {{ redis: {{ urls: [redis://127.0.0.1], cluster: {cluster}, on_error: local }} }}
+limits: [{{ name: a, key: [user], concurrency: {{ limit: 9 }} }}, {{ name: b, key: [user], leaky_bucket: {{ rate: 1/s, queue: 9 }} }}]
+"
+        )
+    };
+    let [one, other] = [[("domain", "d"), ("user", "u1")], [("domain", "d"), ("user", "u2")]];
+    let described = |key| Described { attributes: key, hits: Hits::Usual, limit: None };
+    for (cluster, asked, refused) in [
+        (true, vec![&one[..], &one], false),
+        (true, vec![&one, &other], true),
+        (false, vec![&one, &other], false),
+    ] {
+        let (engine, _) = engine(&text(cluster), 1);
+        let policy = engine.policy();
+        let asked: Vec<Described<'_>> = asked.into_iter().map(described).collect();
+        match now(policy.decide_together(&asked, at(1000))) {
+            Ok(together) => assert!(!refused && together.is_allowed(), "{together:?}"),
+            Err(error) => {
+                let told = error.to_string();
+                assert!(refused && told.contains("limit `b` by `u1` and of limit `b` by `u2`"), "{told}");
+                assert_eq!(policy.key("b", &one, at(1000)).unwrap().status.remaining, 9, "charged nothing");
+            }
         }
     }
 }

@@ -83,7 +83,7 @@ impl PolicyInForce<'_> {
     ///
     /// # Errors
     ///
-    /// As [`check_together`](Self::check_together).
+    /// As [`check_together`](Self::check_together), and when a cluster keeps their keys in different places.
     pub async fn decide_together<'a>(
         &'a self,
         requests: &[Described<'a>],

@@ -46,6 +46,17 @@ pub enum NotDecided {
     /// A limit that was sent makes no sense, or too many were.
     #[error(transparent)]
     Override(#[from] ThrottleError),
+    /// A cluster keeps the keys of its descriptors in different places.
+    #[error(
+        "this request needs keys of {one} and of {other}, which the cluster keeps in different places, so that they cannot be \
+         charged together: ask about these descriptors in requests of their own, or use a single server or Sentinel"
+    )]
+    KeptApart {
+        /// A limit, and what its key is kept by.
+        one: String,
+        /// Another, with another.
+        other: String,
+    },
 }
 
 /// The answer to several descriptors that were asked of together.
@@ -76,6 +87,22 @@ type HereAsks<'a> = SmallVec<[tollgate::Request<'a>; 8]>;
 fn seen_of<'d>(seen: &mut std::slice::Iter<'d, Seen>, limit: Option<Override>) -> Option<&'d Seen> {
     limit.and_then(|_| seen.next())
 }
+
+/// Refuses what a cluster could not decide: what its servers would say is no outage, in which others decide.
+fn require_one_place(asks: &[StoredAsk<'_>]) -> Result<(), NotDecided> {
+    let told = |ask: &StoredAsk<'_>| {
+        let tag: String = String::from_utf8_lossy(ask.tag).chars().take(TAG_SHOWN).collect();
+        format!("limit `{}` by `{tag}`", ask.limit)
+    };
+    let Some(one) = asks.first() else { return Ok(()) };
+    match asks.iter().find(|other| other.tag != one.tag) {
+        None => Ok(()),
+        Some(other) => Err(NotDecided::KeptApart { one: told(one), other: told(other) }),
+    }
+}
+
+/// So much is told of what a key is kept by, which may be long.
+const TAG_SHOWN: usize = 64;
 
 impl<'a> Together<'a> {
     pub(super) fn check(
@@ -186,6 +213,9 @@ impl<'a> Together<'a> {
         let live = self.answers.iter().flat_map(|answer| answer.stored_asks(engine, watches));
         let shadow = self.answers.iter().flat_map(|answer| answer.stored_shadows(engine));
         let asks: Asks<'_> = live.chain(shadow).collect();
+        if self.answers.first().is_some_and(|answer| answer.in_force.policy.is_on_cluster()) {
+            require_one_place(&asks)?;
+        }
         let decided = match &asks[..] {
             [] => None,
             asks => Some(shared.store.decide(asks, is_denied).await),

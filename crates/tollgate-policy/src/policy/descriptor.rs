@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::matching::Pattern;
+use super::matching::{Match, Pattern};
 use crate::fault::Fault;
 use crate::keys;
 use crate::reader::{Reader, Section};
@@ -86,6 +86,12 @@ impl Envoy {
 }
 
 impl Descriptor {
+    /// What matches the attributes of requests that it is found for.
+    pub(super) fn as_match(&self) -> Match {
+        let entries = self.entries.iter().map(|entry| (&*entry.key, entry.value.as_deref().unwrap_or("*")));
+        Match::of([("domain", &*self.domain)].into_iter().chain(entries))
+    }
+
     /// Reads the descriptor of a limit.
     pub(super) fn read(reader: &Reader<'_>, node: &Node, place: usize) -> Option<Self> {
         let section = reader.section(node, keys::DESCRIPTOR)?;

@@ -158,6 +158,37 @@ impl Limit {
         tenant.or((!self.key.is_empty()).then_some(0))
     }
 
+    /// What a cluster keeps its keys by: a part of the key, of a descriptor its domain. None where it has one key for all.
+    pub(super) fn kept_by(&self) -> Option<String> {
+        match &self.descriptor {
+            Some(_) => Some("domain".to_owned()),
+            None => self.tag().map(|part| self.key[part].to_string()),
+        }
+    }
+
+    /// Whether a request is known to be possible to which both apply. Of several descriptors that Envoy asks about at once, only
+    /// the request itself tells.
+    pub(super) fn may_apply_with(&self, other: &Self) -> bool {
+        match (&self.descriptor, &other.descriptor) {
+            (None, None) => !self.applies_to.excludes(&other.applies_to),
+            (Some(descriptor), None) => other.may_apply_to(descriptor),
+            (None, Some(descriptor)) => self.may_apply_to(descriptor),
+            (Some(_), Some(_)) => false, // one at most is found for a descriptor
+        }
+    }
+
+    /// Whether it may apply to a descriptor by its attributes, which are the domain and the entries.
+    fn may_apply_to(&self, descriptor: &Descriptor) -> bool {
+        let asked = descriptor.as_match();
+        let has =
+            |name: &str| name == "tier" || asked.conditions().iter().any(|known| known.attribute == name);
+        let has_key = || self.key.iter().all(|part| part.0.iter().any(|name| has(name)));
+        !matches!(self.rule, Rule::Concurrency(_)) // for which Envoy could hold no permit
+            && self.applies_to.conditions().iter().all(|condition| has(&condition.attribute))
+            && !self.applies_to.excludes(&asked)
+            && (self.when_missing != WhenMissing::Skip || has_key())
+    }
+
     /// Whether it holds places for as long as nobody gives them back.
     pub(crate) fn has_no_lease(&self) -> bool {
         matches!(&self.rule, Rule::Concurrency(rule) if rule.lease().is_none())

@@ -36,6 +36,18 @@ impl Match {
         Self(conditions)
     }
 
+    /// What matches attributes of these names, each with a pattern of its value. Of a name that comes twice, the first counts.
+    pub(super) fn of<'a>(attributes: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut conditions: Vec<Condition> = Vec::new();
+        for (name, value) in attributes {
+            if conditions.iter().all(|known| known.attribute != name) {
+                let patterns = vec![Pattern(value.to_owned())];
+                conditions.push(Condition { attribute: name.to_owned(), patterns });
+            }
+        }
+        Self(conditions)
+    }
+
     /// Each attribute it looks at, with the patterns of which one must match.
     pub fn patterns(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
         self.0.iter().map(|condition| {

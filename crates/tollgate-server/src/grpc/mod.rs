@@ -94,7 +94,10 @@ fn respond(
     together: Result<Together<'_>, NotDecided>,
     asked: Timestamp,
 ) -> Result<RateLimitResponse, Status> {
-    let together = together.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+    let together = together.map_err(|error| match &error {
+        NotDecided::KeptApart { .. } => Status::invalid_argument(error.to_string()),
+        _ => Status::resource_exhausted(error.to_string()),
+    })?;
     service.took(asked, 1);
     Ok(answer::response(policy, request, &together))
 }

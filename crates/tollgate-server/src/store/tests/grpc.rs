@@ -8,9 +8,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::*;
 use crate::grpc::{
     RateLimitDescriptor, RateLimitRequest, RateLimitResponse, grpc, rate_limit_descriptor,
-    rate_limit_response,
+    rate_limit_response, should_rate_limit,
 };
 use crate::listener::Speak as _;
+use crate::metrics::Protocol;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
@@ -119,4 +120,25 @@ async fn without_the_store_the_policy_says_what_is_decided() {
         store.go();
         assert_eq!(allowed(calls(&client, 3)).await, expected, "{on_error}");
     }
+}
+
+#[tokio::test]
+async fn descriptors_that_a_cluster_keeps_apart_are_an_invalid_argument() {
+    let text = "
+store: { redis: { urls: ['redis://127.0.0.1'], cluster: true } }
+limits: [{ name: a, key: [user], token_bucket: { rate: 1/day, burst: 10 } }]
+";
+    let policy = Policy::read(Path::new("tollgate.yaml"), text).unwrap();
+    let service = shared(policy, &Slow::new(Duration::ZERO));
+    let descriptor = |user: &str| {
+        let entry = rate_limit_descriptor::Entry { key: "user".to_owned(), value: user.to_owned() };
+        RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() }
+    };
+    let request = RateLimitRequest {
+        domain: "edge".to_owned(),
+        descriptors: ["u1", "u2"].map(descriptor).to_vec(),
+        hits_addend: 1,
+    };
+    let refused = should_rate_limit(&service, &request, Protocol::grpc).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
 }

@@ -71,6 +71,25 @@ async fn every_endpoint_asks_the_store() {
 }
 
 #[tokio::test]
+async fn descriptors_that_a_cluster_keeps_apart_are_refused() {
+    let text = "
+store: { redis: { urls: ['redis://127.0.0.1'], cluster: true } }
+limits: [{ name: a, key: [user], token_bucket: { rate: 1/day, burst: 10 } }]
+";
+    let policy = Policy::read(Path::new("tollgate.yaml"), text).unwrap();
+    let router = router(shared(policy, &Slow::new(Duration::ZERO)));
+    let descriptor = |user: &str| json!({ "entries": [{ "key": "user", "value": user }] });
+    for (users, expected) in [(["u1", "u1"], 200), (["u1", "u2"], 400), (["u2", "u2"], 200)] {
+        let asked = json!({ "domain": "edge", "descriptors": users.map(descriptor) });
+        let (status, body) = call(&router, "POST", "/json", &asked.to_string()).await;
+        assert_eq!(status, expected, "{users:?}: {body}");
+        assert_eq!(body.contains("limit `a` by `u1` and of limit `a` by `u2`"), expected == 400, "{body}");
+    }
+    let (_, key) = call(&router, "GET", "/v1/keys?limit=a&user=u1", "").await;
+    assert!(key.contains("\"remaining\":8"), "what was refused charged nothing: {key}");
+}
+
+#[tokio::test]
 async fn an_array_is_asked_of_at_once_and_answered_in_order() {
     let store = Slow::new(TAKES);
     let router = router(shared(policy("deny"), &store));
