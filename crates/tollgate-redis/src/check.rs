@@ -1,8 +1,30 @@
-//! What is refused before a server is asked: permits that no store has given.
+//! What is refused before a server is asked: settings that make no sense, and permits that no store has given.
 
-use tollgate_policy::StoredPermit;
+use std::thread;
+
+use tollgate_policy::{Redis, StoredPermit};
 
 use crate::key::PREFIX;
+use crate::link::{Link, SettingsError};
+use crate::open::{OpenError, settings};
+use crate::store::RedisStore;
+
+impl RedisStore {
+    /// Refuses what [`open`](Self::open) would refuse, and connects to nobody. It needs no runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the settings make no sense, or a file cannot be read.
+    pub fn check(redis: &Redis) -> Result<(), OpenError> {
+        let settings = settings(redis)?;
+        // A link reads all of its settings before it looks for a runtime, and a new thread has none.
+        let link = thread::scope(|scope| scope.spawn(|| Link::new(settings).map(drop)).join());
+        match link.expect("nothing panics here") {
+            Ok(()) | Err(SettingsError::NoRuntime) => Ok(()),
+            Err(refused) => Err(refused.into()),
+        }
+    }
+}
 
 /// As many places a limit has at most: what `numbers` lets pass.
 const MOST_PLACES: u64 = 1_000_000;
@@ -31,8 +53,33 @@ fn is_id(id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
     use std::time::Duration;
     use tollgate_core::Concurrency;
+    use tollgate_policy::{Policy, StoreSettings};
+
+    #[test]
+    fn settings_are_checked_without_a_runtime() {
+        for (redis, expected) in [
+            ("{ url: 'redis://127.0.0.1:1' }", None),
+            ("{ urls: ['redis://127.0.0.1:1', 'redis://127.0.0.1:2'], cluster: true }", None),
+            ("{ url: 'http://127.0.0.1' }", Some("unknown scheme `http`")),
+            ("{ url: 'redis://127.0.0.1', password_file: /nowhere }", Some("/nowhere cannot be read")),
+            ("{ url: 'rediss://127.0.0.1', tls: { ca_file: /nowhere } }", Some("/nowhere")),
+            ("{ url: 'redis://127.0.0.1', deadline: 1h }", Some("between 1 ms and 60 s")),
+        ] {
+            let text = format!("{{ store: {{ redis: {redis} }}, limits: [] }}");
+            let policy = Policy::read(Path::new("tollgate.yaml"), &text).expect(redis);
+            let StoreSettings::Redis(settings) = policy.store else { panic!("it is Redis") };
+            let refused = RedisStore::check(&settings).err().map(|error| error.to_string());
+            match expected {
+                None => assert_eq!(refused, None, "{redis}"),
+                Some(words) => {
+                    assert!(refused.as_ref().is_some_and(|told| told.contains(words)), "{redis}: {refused:?}")
+                }
+            }
+        }
+    }
 
     #[test]
     fn only_what_a_store_gives_is_a_permit() {

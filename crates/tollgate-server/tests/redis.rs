@@ -4,6 +4,7 @@
 mod service;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -335,15 +336,46 @@ fn what_redis_cannot_keep_is_refused_with_the_reason() {
         let cluster = "store: { redis: { urls: ['redis://127.0.0.1:1'], cluster: true } }";
         let file = directory
             .write("tollgate.yaml", &format!("listen: {{ http: '127.0.0.1:0' }}\n{cluster}\n{policy}"));
-        for command in ["serve", "check"] {
-            let path = file.to_str().unwrap();
-            let arguments =
-                if command == "serve" { vec!["serve", "--config", path] } else { vec!["check", path] };
-            let output = tollgate(&arguments);
-            let told = String::from_utf8_lossy(&output.stderr).into_owned()
-                + &String::from_utf8_lossy(&output.stdout);
-            assert_eq!(output.status.code(), Some(1), "{command} {policy}: {told}");
-            assert!(told.contains(words), "{command} {policy}: {told}");
-        }
+        is_refused(&file, words);
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_with_the_reason() {
+    let directory = Directory::new();
+    directory.write("password", "secret");
+    for (redis, words) in [
+        ("{ url: 'http://127.0.0.1' }", "unknown scheme `http`"),
+        ("{ url: 'redis://127.0.0.1:99999' }", "invalid port"),
+        ("{ url: 'redis://127.0.0.1:0' }", "port 0"),
+        ("{ url: 'redis://127.0.0.1/x' }", "the database must be a number"),
+        ("{ urls: [] }", "0 URLs"),
+        ("{ urls: ['redis://127.0.0.1:1', 'redis://127.0.0.1:2'] }", "several URLs"),
+        ("{ urls: ['redis://127.0.0.1:1', 'rediss://127.0.0.1:2'], cluster: true }", "either all URLs"),
+        ("{ urls: ['redis://127.0.0.1:1/1'], cluster: true }", "no other database than 0"),
+        ("{ url: 'redis://127.0.0.1', username: tollgate }", "no password"),
+        ("{ url: 'redis://127.0.0.1', password_file: ./missing }", "missing cannot be read"),
+        ("{ url: 'redis://127.0.0.1', tls: {} }", "begin with `rediss://`"),
+        ("{ url: 'rediss://127.0.0.1', tls: { ca_file: ./missing } }", "missing"),
+        ("{ url: 'rediss://127.0.0.1', tls: { cert_file: ./password } }", "a certificate needs its key"),
+        ("{ url: 'redis://127.0.0.1', deadline: 0s }", "deadline"),
+        ("{ url: 'redis://127.0.0.1', deadline: 1h }", "between 1 ms and 60 s"),
+    ] {
+        let policy = format!(
+            "{{ listen: {{ http: '127.0.0.1:0' }}, store: {{ redis: {redis} }}, limits: [{{ name: a, key: [], token_bucket: {{ rate: 1/s }} }}] }}"
+        );
+        is_refused(&directory.write("tollgate.yaml", &policy), words);
+    }
+}
+
+/// By the start and by the check, which says nothing else.
+fn is_refused(file: &Path, words: &str) {
+    let path = file.to_str().unwrap();
+    for command in [&["serve", "--config", path][..], &["check", path]] {
+        let output = tollgate(command);
+        let [told, printed] = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {told}");
+        assert!(told.contains(words), "{command:?}: {words}: {told}");
+        assert_eq!(printed, "", "{command:?}");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use tollgate_policy::{Limit, Policy, StoreSettings};
+use tollgate_policy::{EngineError, Limit, Policy, StoreSettings};
+use tollgate_redis::RedisStore;
 
 use super::table;
 use crate::source::read_policy;
@@ -10,6 +11,14 @@ use crate::source::read_policy;
 pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     let policy = read_policy(file)?;
     let before = against.map(read_policy).transpose()?;
+    let refused = store_faults(&policy);
+    if !refused.is_empty() {
+        return Err(refused
+            .iter()
+            .map(|why| format!("{}: {why}", file.display()))
+            .collect::<Vec<_>>()
+            .join("\n"));
+    }
     print!("{}", table(&rows(&policy)));
     println!();
     println!("{}: {}", file.display(), summary(&policy));
@@ -22,12 +31,6 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
             println!("warning: {file}: {error}: `tollgate serve` needs it");
         }
     }
-    if matches!(policy.store, StoreSettings::Redis(_)) {
-        let faults = policy.store_faults(tollgate_redis::require);
-        if !faults.is_empty() {
-            return Err(format!("the store cannot keep these limits: {}", faults.join("; ")));
-        }
-    }
     for missing in policy.not_built() {
         println!("warning: {missing} is not built yet: `tollgate serve` refuses it");
     }
@@ -35,6 +38,15 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
         println!("limit `{limit}` {change}");
     }
     Ok(())
+}
+
+/// What the start would refuse: settings of the store, and limits that it cannot keep.
+fn store_faults(policy: &Policy) -> Vec<String> {
+    let StoreSettings::Redis(redis) = &policy.store else { return Vec::new() };
+    let settings = RedisStore::check(redis).err().map(|error| error.to_string());
+    let limits = policy.store_faults(tollgate_redis::require);
+    let limits = (!limits.is_empty()).then(|| EngineError::Store(limits).to_string());
+    settings.into_iter().chain(limits).collect()
 }
 
 fn rows(policy: &Policy) -> Vec<Vec<String>> {
