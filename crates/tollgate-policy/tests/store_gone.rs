@@ -105,7 +105,9 @@ limits:
         ("/open", 1, true, false),
         ("/open", 100, true, false),
         ("/closed", 1, false, false),
-        ("/closed", 0, true, false), // a look is free
+        ("/closed", 0, false, false), // nobody knows what a look would be told
+        ("/open", 0, true, false),
+        ("/share", 0, true, true),
         ("/share", 4, true, true),
         ("/both", 1, false, false),
         ("/share", 1, true, true), // the one before was charged to nobody
@@ -170,10 +172,16 @@ limits:
 ";
     let (engine, _) = engine(text, 1);
     let policy = engine.policy();
-    let described = |key| Described { attributes: key, hits: Hits::Usual, limit: None };
+    let described = |key, hits| Described { attributes: key, hits, limit: None };
     let [a, b] = [[("domain", "d"), ("k", "1")], [("domain", "d"), ("l", "1")]];
-    for (asked, allowed) in [(vec![&a], false), (vec![&b], true), (vec![&a, &b], false)] {
-        let asked: Vec<Described<'_>> = asked.into_iter().map(|key| described(&key[..])).collect();
+    for (asked, hits, allowed) in [
+        (vec![&a], Hits::Usual, false),
+        (vec![&a], Hits::Charge(0), false),
+        (vec![&a], Hits::Refund(1), true),
+        (vec![&b], Hits::Usual, true),
+        (vec![&a, &b], Hits::Usual, false),
+    ] {
+        let asked: Vec<Described<'_>> = asked.into_iter().map(|key| described(&key[..], hits)).collect();
         let together = now(policy.decide_together(&asked, at(1000))).unwrap();
         assert_eq!(together.is_allowed(), allowed);
         assert!(together.answers.iter().all(|answer| answer.verdict.source() == Source::Fallback));

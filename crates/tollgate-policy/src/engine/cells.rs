@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use smallvec::SmallVec;
-use tollgate::{Decision, KeyedLimiter, Rate, Request, Rule, RuleError, Timestamp, TokenBucket};
+use tollgate::{Decision, KeyedLimiter, Outcome, Rate, Request, Rule, RuleError, Timestamp, TokenBucket};
 
 use super::Engine;
 use super::throttle::{Nodes, Rules, ThrottleError, Throttled};
@@ -63,9 +63,15 @@ impl Engine {
         };
         match shared.ask_alone(Ask::sent(CELL, request.key, rule, cost)).await? {
             Ok(throttled) => Ok(throttled),
-            Err(unavailable) => self
-                .cells
-                .with_known(request, now, |here| shared.fall_back_alone(here, rule, cost, &unavailable, now)),
+            Err(unavailable) => {
+                let mut throttled = self
+                    .cells
+                    .with_known(request, now, |here| shared.fall_back_alone(here, rule, &unavailable, now))?;
+                if cost == 0 {
+                    throttled.decision.outcome = Outcome::ALLOW; // redis-cell limits no look: what remains tells it
+                }
+                Ok(throttled)
+            }
         }
     }
 

@@ -216,7 +216,8 @@ pub(super) struct Fallen<'a> {
     /// In this process, where it has its share.
     pub(super) here: tollgate::Request<'a>,
     pub(super) rule: Rule,
-    pub(super) cost: u64,
+    /// Whether nothing is asked for, and something given back.
+    pub(super) gives_back: bool,
 }
 
 impl<'a> Fallen<'a> {
@@ -226,8 +227,13 @@ impl<'a> Fallen<'a> {
             on_error: limit.policy.on_error.unwrap_or(shared.on_error),
             here: verdict.ask(entry),
             rule: limit.numbers(entry.numbers).rule,
-            cost: verdict.cost,
+            gives_back: false,
         }
+    }
+
+    /// Whether it is denied because nobody can be asked: also what only looks, which is told of what comes next.
+    const fn is_denied(&self) -> bool {
+        matches!(self.on_error, OnError::Deny) && !self.gives_back
     }
 
     /// What is told of a limit that nobody has asked.
@@ -247,7 +253,7 @@ impl Outage {
         does: Does,
     ) -> (Outcome, Vec<(Decision, Told)>, Vec<Permit>) {
         let unavailable = Outcome::Deny { retry: Retry::Unknown };
-        let denies = asked.iter().any(|fallen| fallen.on_error == OnError::Deny && fallen.cost > 0);
+        let denies = asked.iter().any(Fallen::is_denied);
         let local: SmallVec<[tollgate::Request<'_>; 8]> = asked
             .iter()
             .filter(|fallen| fallen.on_error == OnError::Local)
@@ -277,7 +283,7 @@ impl Outage {
             .iter()
             .map(|fallen| match fallen.on_error {
                 OnError::Local => (*decisions.next().expect("one for each"), Told::Here),
-                OnError::Deny if fallen.cost > 0 => fallen.unknown(unavailable),
+                OnError::Deny if fallen.is_denied() => fallen.unknown(unavailable),
                 OnError::Deny | OnError::Allow => fallen.unknown(Outcome::ALLOW),
             })
             .collect();
@@ -336,11 +342,10 @@ impl Shared {
         &self,
         here: tollgate::Request<'_>,
         rule: Rule,
-        cost: u64,
         unavailable: &Unavailable,
         now: Timestamp,
     ) -> Throttled {
-        let fallen = Fallen { on_error: self.on_error, here, rule, cost };
+        let fallen = Fallen { on_error: self.on_error, here, rule, gives_back: false };
         let outage = Outage { since: unavailable.since(now), now };
         let decision = outage.decide(&[fallen], false, Does::Charge).1[0].0;
         Throttled { decision, source: Source::Fallback, ..Throttled::not_yet(rule) }

@@ -162,9 +162,9 @@ impl Engine {
         let ask = Ask::sent("*throttle", sent.key.as_bytes(), rule, sent.cost);
         match shared.ask_alone(ask).await? {
             Ok(throttled) => Ok(throttled),
-            Err(unavailable) => self.throttle.with_known(sent, now, |here, rule| {
-                shared.fall_back_alone(here, rule, sent.cost, &unavailable, now)
-            }),
+            Err(unavailable) => self
+                .throttle
+                .with_known(sent, now, |here, rule| shared.fall_back_alone(here, rule, &unavailable, now)),
         }
     }
 }

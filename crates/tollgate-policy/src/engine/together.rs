@@ -284,9 +284,10 @@ impl<'a> Together<'a> {
             if let Some(sent) = &mut answer.overridden {
                 (sent.decision, sent.source) = (decided.next().expect("one for each").0, Source::Fallback);
             }
-            for place in 0..verdict.shadow.len() {
-                let decided = alone(&Fallen::new(verdict, &verdict.shadow[place], shared));
-                (verdict.shadow[place].decision, verdict.shadow[place].told) = decided;
+            for place in 0..answer.verdict.shadow.len() {
+                let decided = alone(&answer.fallen_of(&answer.verdict.shadow[place], shared));
+                let entry = &mut answer.verdict.shadow[place];
+                (entry.decision, entry.told) = decided;
             }
         }
         Ok(())
@@ -500,7 +501,7 @@ impl<'a> Answer<'a> {
         'a: 'o,
     {
         let fallen = |entry: &Entry| {
-            let fallen = Fallen::new(&self.verdict, entry, shared);
+            let fallen = self.fallen_of(entry, shared);
             let is_quota = self.in_force.is_quota(entry.limit);
             Fallen { here: if is_quota { fallen.here.one_of_several() } else { fallen.here }, ..fallen }
         };
@@ -508,9 +509,17 @@ impl<'a> Answer<'a> {
             on_error: shared.on_error,
             here,
             rule: sent.rule,
-            cost: self.verdict.cost,
+            gives_back: self.gives_back(),
         });
         self.verdict.limits.iter().map(fallen).chain(sent).collect::<Vec<_>>().into_iter()
+    }
+
+    fn fallen_of(&self, entry: &Entry, shared: &Shared) -> Fallen<'a> {
+        Fallen { gives_back: self.gives_back(), ..Fallen::new(&self.verdict, entry, shared) }
+    }
+
+    const fn gives_back(&self) -> bool {
+        matches!(self.request.hits, Hits::Refund(_))
     }
 
     fn uncounted(&self, place: u32) -> &'a Uncounted {

@@ -156,8 +156,12 @@ limits:
         if !allowed {
             assert_eq!(answer["reason"], "unavailable");
         }
-        let (found, body) = call(&router, "GET", "/v1/forward-auth", "").await;
-        assert_eq!(found, status, "{on_error}: {body}");
+        let look = post(&router, "/v1/check", json!({ "attributes": {}, "cost": 0 })).await;
+        assert_eq!(told(&look), (&json!(allowed), &json!("fallback")), "{on_error}: {look}");
+        for target in ["/v1/forward-auth", "/v1/forward-auth?cost=0"] {
+            let (found, body) = call(&router, "GET", target, "").await;
+            assert_eq!(found, status, "{on_error}: {target}: {body}");
+        }
         for (method, target) in
             [("POST", "/v1/explain"), ("GET", "/v1/keys?limit=queue"), ("DELETE", "/v1/keys?limit=queue")]
         {
@@ -165,7 +169,7 @@ limits:
             assert!(status == 503 && problem.contains("the store gave no answer"), "{target}: {problem}");
         }
         let (_, metrics) = call(&router, "GET", "/metrics", "").await;
-        assert!(metrics.contains("tollgate_decisions_by_source_total{source=\"fallback\"} 2\n"), "{metrics}");
+        assert!(metrics.contains("tollgate_decisions_by_source_total{source=\"fallback\"} 4\n"), "{metrics}");
     }
 }
 

@@ -117,6 +117,9 @@ async fn without_the_store_commands_are_answered_too() {
     let store = Slow::new(Duration::ZERO);
     let service = shared(policy("deny"), &store);
     store.go();
+    // A look is never limited there, and told that nothing remains.
+    let look = answers(Arc::clone(&service), "CL.THROTTLE k 4 1 60 0\r\n").await;
+    assert_eq!(look, "*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n:0\r\n");
     let input = "CL.THROTTLE k 4 1 60\r\nDEL k\r\nTOLLGATE.CHECK user u path /few\r\nPING\r\n";
     let answers = answers(service, input).await;
     assert!(answers.starts_with("*5\r\n:1\r\n:5\r\n:0\r\n:-1\r\n"), "{answers}");
