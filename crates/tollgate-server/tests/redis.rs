@@ -323,6 +323,43 @@ limits:
 }
 
 #[test]
+fn a_shadow_takes_places_as_from_memory() {
+    let server = RedisServer::start();
+    let limits = "
+limits:
+  - { name: live, match: { path: /live }, key: [], concurrency: { limit: 1, lease: 60s } }
+  - { name: watch, key: [], concurrency: { limit: 2, lease: 60s }, shadow: true }
+";
+    for policy in [limits.to_owned(), store(&server, "") + limits] {
+        let service = Service::start(&policy);
+        let mut client = service.connect();
+        if policy.contains("redis") {
+            ready(&mut client);
+        }
+        let mut acquire = |path: &str| {
+            let reply = json_of(&client.post("/v1/acquire", &json!({ "attributes": { "path": path } })));
+            let watched = &reply["shadow"][0];
+            let told = (reply["allowed"] == true, watched["allowed"] == true, watched["remaining"].clone());
+            (told, reply["permit"].clone())
+        };
+        let (told, _) = acquire("/live");
+        assert_eq!(told, (true, true, json!(1)), "{policy}");
+        let (told, _) = acquire("/live");
+        assert_eq!((told.0, told.1), (false, true), "{policy}: it is denied and takes no place");
+        let (told, permit) = acquire("/");
+        assert_eq!(told, (true, true, json!(0)), "{policy}");
+        pause(Duration::from_millis(1100)); // in which ended leases are forgotten
+        let (told, nothing) = acquire("/");
+        assert_eq!(told, (true, false, json!(0)), "{policy}: this is what it warns of");
+        let mut release = |permit: &Value| client.post("/v1/release", &json!({ "permit": permit })).body;
+        assert_eq!(release(&nothing), r#"{"released":true}"#, "{policy}: it held no place");
+        assert_eq!(release(&permit), r#"{"released":true}"#, "{policy}");
+        let reply = json_of(&client.post("/v1/acquire", &json!({ "attributes": { "path": "/" } })));
+        assert_eq!(reply["shadow"][0]["allowed"], true, "{policy}: {reply}");
+    }
+}
+
+#[test]
 fn what_redis_cannot_keep_is_refused_with_the_reason() {
     let directory = Directory::new();
     for (policy, words) in [

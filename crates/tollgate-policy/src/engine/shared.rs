@@ -37,6 +37,13 @@ impl Permits {
         Self { here: Vec::new(), stored }
     }
 
+    fn add(&mut self, store: &Arc<dyn Store>, permits: Vec<StoredPermit>) {
+        match &mut self.stored {
+            Some((_, stored)) => stored.extend(permits),
+            None => *self = Self::stored(Arc::clone(store), permits),
+        }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.here.is_empty() && self.stored.is_none()
@@ -101,7 +108,7 @@ impl<'a> Verdict<'a> {
         self.hash_keys();
         let mut asks: Asks<'a> =
             self.limits.iter().map(|entry| self.stored_ask(engine, entry, does, Part::All)).collect();
-        // Nobody would hold, or give back, what a request that is denied has taken: so shadows only watch.
+        // Places that a request that is denied has taken nobody would give back: so shadows look first.
         let shadows = self.shadow.iter();
         asks.extend(shadows.map(|entry| self.stored_ask(engine, entry, Does::Charge, Part::Alone)));
         if asks.is_empty() {
@@ -117,9 +124,30 @@ impl<'a> Verdict<'a> {
                 self.source = decided.source;
                 self.deny_what_is_missing();
                 self.is_charged = self.is_allowed();
-                Permits::stored(Arc::clone(&shared.store), decided.permits)
+                let mut permits = Permits::stored(Arc::clone(&shared.store), decided.permits);
+                if does == Does::Hold && self.is_allowed() {
+                    self.hold_shadows(engine, shared, &mut permits).await;
+                }
+                permits
             }
             Err(unavailable) => self.fall_back(shared, &unavailable, does),
+        }
+    }
+
+    /// Takes places in concurrency limits that only watch, each by itself, for a request that passes.
+    async fn hold_shadows(&mut self, engine: &'a Engine, shared: &Shared, permits: &mut Permits) {
+        for place in 0..self.shadow.len() {
+            let entry = &self.shadow[place];
+            let has_place = self.cost > 0 && entry.decision.is_allowed();
+            if !has_place || !self.in_force.limit(entry.limit).is_concurrency {
+                continue;
+            }
+            let ask = self.stored_ask(engine, entry, Does::Hold, Part::All);
+            // Where there is no answer, it has looked.
+            if let Ok(decided) = shared.store.decide(&[ask], false).await {
+                self.shadow[place].note(&decided.each[0]);
+                permits.add(&shared.store, decided.permits);
+            }
         }
     }
 

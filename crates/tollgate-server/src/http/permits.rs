@@ -70,10 +70,10 @@ pub(super) async fn release(State(service): State<Arc<Service>>, request: Reques
     Ok(reply(&json!({ "released": service.held.release(&release.permit.0).await? })))
 }
 
-/// When none of the permits is held any more. None where one has no lease.
+/// When none of the permits is held any more, those of shadow limits included. None where one has no lease.
 fn lease_end(verdict: &Verdict<'_>) -> Option<Timestamp> {
     let mut end = verdict.decided_at();
-    for limit in verdict.limits() {
+    for limit in verdict.limits().chain(verdict.shadow()) {
         if let tollgate::Rule::Concurrency(rule) = limit.rule() {
             end = end.max(verdict.decided_at().after(rule.lease()?));
         }
