@@ -20,7 +20,8 @@ pub(crate) trait Health: Store {
 pub(crate) struct ShardHealth {
     pub(crate) address: String,
     pub(crate) breaker: Breaker,
-    pub(crate) since: Duration, // for how long the breaker has been so
+    pub(crate) since: Duration,        // for how long the breaker has been so
+    pub(crate) reason: Option<String>, // why it is open
     pub(crate) calls: u64,
     pub(crate) errors: Vec<(&'static str, u64)>, // by their kind
     pub(crate) reconnects: u64,
@@ -38,12 +39,12 @@ pub(crate) enum Breaker {
 }
 
 impl Breaker {
-    /// As it is told.
+    /// What it means for the server, as it is told.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Closed => "closed",
-            Self::HalfOpen => "half_open",
-            Self::Open => "open",
+            Self::Closed => "in use",
+            Self::HalfOpen => "tried again",
+            Self::Open => "unreachable",
         }
     }
 
@@ -84,6 +85,7 @@ impl Health for RedisStore {
             },
             address: shard.address,
             since: shard.lasting,
+            reason: shard.reason,
             calls: shard.calls,
             errors: shard.errors.to_vec(),
             reconnects: shard.reconnects,

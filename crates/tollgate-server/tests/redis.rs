@@ -158,7 +158,10 @@ limits:
     }
     server.kill();
     eventually("it is known to be gone", || client.get("/readyz").body.contains("store down"));
-    assert_eq!(client.get("/readyz").status, 503, "a node that denies for want of its store is not ready");
+    let told = client.get("/readyz?verbose");
+    assert_eq!(told.status, 503, "a node that denies for want of its store is not ready");
+    let gone = format!("store down, {} unreachable for ", server.address());
+    assert!(told.body.contains(&gone) && told.body.contains("listeners ok\n"), "{}", told.body);
     pause(Duration::from_millis(100));
     for (path, allowed, reason) in [
         ("/closed", false, json!("unavailable")),

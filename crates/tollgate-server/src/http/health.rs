@@ -39,14 +39,24 @@ pub(super) async fn ready(State(service): State<Arc<Service>>, RawQuery(query): 
     let limits = service.engine.policy().limits.len();
     let kept = match service.store {
         None => "memory".to_owned(),
-        Some(_) => {
-            let shard = |shard: &ShardHealth| {
-                format!("{} {} for {} s", shard.address, shard.breaker.as_str(), shard.since.as_secs())
-            };
-            shards.iter().map(shard).collect::<Vec<_>>().join(", ")
-        }
+        Some(_) => shards.iter().map(told).collect::<Vec<_>>().join(", "),
     };
-    text(status, format!("policy ok, {limits} limits\nstore {store}, {kept}\nlisteners {word}\n"))
+    let listeners = if service.is_draining() { "draining" } else { "ok" };
+    text(status, format!("policy ok, {limits} limits\nstore {store}, {kept}\nlisteners {listeners}\n"))
+}
+
+/// `10.0.0.1:6379 unreachable for 7 s: connection refused`.
+fn told(shard: &ShardHealth) -> String {
+    let ShardHealth { address, breaker, since, reason, .. } = shard;
+    let told = format!("{address} {} for {} s", breaker.as_str(), since.as_secs());
+    match reason {
+        None => told,
+        // Most reasons begin with the address.
+        Some(reason) => {
+            let reason = reason.strip_prefix(&format!("{address}: ")).unwrap_or(reason);
+            format!("{told}: {reason}")
+        }
+    }
 }
 
 fn text(status: StatusCode, text: String) -> Response {

@@ -159,6 +159,7 @@ impl Health for Slow {
             address: address.to_owned(),
             breaker,
             since: Duration::from_secs(7),
+            reason: (breaker == Breaker::Open).then(|| format!("{address}: it is gone")),
             calls: 40,
             errors: vec![("timeout", 2), ("refused", 1)],
             reconnects: 3,

@@ -195,8 +195,9 @@ async fn the_store_is_seen_and_its_loss_takes_nobody_out() {
     store.go();
     assert_eq!(call(&router, "GET", "/readyz", "").await, (200, "ok, store degraded\n".to_owned()));
     let (_, verbose) = call(&router, "GET", "/readyz?verbose", "").await;
-    let store = "store degraded, 10.0.0.1:6379 open for 7 s, 10.0.0.2:6379 half_open for 7 s, 10.0.0.3:6379 closed for 7 s";
+    let store = "store degraded, 10.0.0.1:6379 unreachable for 7 s: it is gone, 10.0.0.2:6379 tried again for 7 s, 10.0.0.3:6379 in use for 7 s";
     assert!(verbose.lines().any(|line| line == store), "{verbose}");
+    assert!(verbose.lines().any(|line| line == "listeners ok"), "{verbose}");
     let (_, metrics) = call(&router, "GET", "/metrics", "").await;
     assert!(metrics.contains("tollgate_store_up{shard=\"10.0.0.1:6379\"} 0\n"), "{metrics}");
 }
