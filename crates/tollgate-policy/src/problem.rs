@@ -31,14 +31,20 @@ struct Problem<'v> {
 pub fn problem<'v, 'a: 'v>(denied: impl Into<Summary<'v, 'a>>, status: u16) -> Vec<u8> {
     let denied = denied.into();
     let message = message(&denied);
-    let denying = denied.limits.iter().filter(|limit| !limit.is_allowed());
+    // Where nobody could decide, nothing is exceeded: what is known is the status.
+    let (kind, error) = match denied.reason() {
+        Some(Reason::Unavailable) => ("about:blank", "rate_limit_unavailable"),
+        _ => ("https://iana.org/assignments/http-problem-types#quota-exceeded", "rate_limit_exceeded"),
+    };
+    let violated =
+        |limit: &&LimitVerdict<'_, '_>| limit.reason().is_some_and(|why| why != Reason::Unavailable);
     let problem = Problem {
-        kind: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        kind,
         title: "Too Many Requests",
         status,
         detail: &message,
-        violated_policies: denying.map(|limit| limit.name()).collect(),
-        error: "rate_limit_exceeded",
+        violated_policies: denied.limits.iter().filter(violated).map(|limit| limit.name()).collect(),
+        error,
         message: &message,
         reason: denied.reason(),
         retry_after: denied.retry_after().map(Seconds),

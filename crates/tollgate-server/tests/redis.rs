@@ -180,6 +180,12 @@ limits:
     // What a client is told: to come back, not when.
     let denied = client.ask("/closed", &[]);
     assert_eq!((denied.status, denied.header("retry-after")), (429, None), "{denied:?}");
+    let body = json_of(&denied);
+    assert_eq!(
+        [&body["type"], &body["error"], &body["reason"], &body["violated-policies"]],
+        [&json!("about:blank"), &json!("rate_limit_unavailable"), &json!("unavailable"), &json!([])],
+        "{body}"
+    );
     let up = format!("tollgate_store_up{{shard=\"{}\"}}", server.address());
     assert_eq!(client.metric(&up), Some(0.0));
     for _ in 0..200 {
