@@ -27,7 +27,7 @@ enum Command {
         #[arg(long, value_name = "OLD")]
         against: Option<PathBuf>,
     },
-    /// Say which limits apply to a request, why, and what would be decided
+    /// Say which limits apply to a request, why, and what would be decided when nobody has spent anything: no store is asked
     Explain {
         /// The policy file
         #[arg(long, value_name = "FILE")]
