@@ -15,7 +15,7 @@ pub(crate) const MOST: u64 = 1 << 52;
 const MOST_IN_LOG: u64 = 100_000;
 const MOST_SUB_WINDOWS: u32 = 256;
 const MOST_WAITING: u32 = 1000;
-const MOST_PLACES: u64 = 100_000;
+pub(crate) const MOST_PLACES: u64 = 100_000;
 
 /// Nanoseconds in a microsecond.
 pub(crate) const MICRO: u64 = 1000;

@@ -1,6 +1,7 @@
 //! The store: asks scripts, tells what they mean, and remembers who was denied.
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -43,6 +44,7 @@ struct Inner {
     nodes: Arc<AtomicU32>,
     id: u64,                   // of this process
     permits: AtomicU64,        // given so far
+    secret: RandomState,       // what permits are told apart by from what others make up
     releasing: Arc<Semaphore>, // places that are given back in the background
     clock: Option<AtomicU64>,  // a test's, in microseconds
 }
@@ -101,6 +103,7 @@ impl RedisStore {
             nodes: Arc::new(AtomicU32::new(1)),
             id: u64::from_ne_bytes(id),
             permits: AtomicU64::new(0),
+            secret: RandomState::new(),
             releasing: Arc::new(Semaphore::new(MOST_RELEASING)),
             clock,
         })))
@@ -322,9 +325,11 @@ impl Inner {
         });
     }
 
-    /// A name that no other permit has, of any process.
+    /// A name that no other permit has, of any process, and that nobody can guess who has another: whoever knows it may give
+    /// the permit back.
     fn next_permit(&self) -> String {
-        format!("{:016x}-{:x}", self.id, self.permits.fetch_add(1, Ordering::Relaxed))
+        let number = self.permits.fetch_add(1, Ordering::Relaxed);
+        format!("{:016x}-{number:x}-{:016x}", self.id, self.secret.hash_one(number))
     }
 
     async fn release(&self, permits: &[StoredPermit]) -> Result<bool, Unavailable> {

@@ -398,12 +398,12 @@ impl Collector for Shards {
         )?;
         for shard in &shards {
             let gauge = ConstGauge::new(u64::from(shard.breaker.is_up()));
-            gauge.encode(up.encode_family(&[("shard", shard.address.as_str())])?)?;
+            gauge.encode(up.encode_family(&[("shard", shard.name.as_str())])?)?;
         }
         let mut calls =
             encoder.encode_descriptor("store_calls", "Calls of the store", None, MetricType::Counter)?;
         for shard in &shards {
-            let labels = [("shard", shard.address.as_str())];
+            let labels = [("shard", shard.name.as_str())];
             ConstCounter::new(shard.calls).encode(calls.encode_family(&labels)?)?;
         }
         let mut errors = encoder.encode_descriptor(
@@ -414,7 +414,7 @@ impl Collector for Shards {
         )?;
         for shard in &shards {
             for &(kind, count) in &shard.errors {
-                let labels = [("shard", shard.address.as_str()), ("kind", kind)];
+                let labels = [("shard", shard.name.as_str()), ("kind", kind)];
                 ConstCounter::new(count).encode(errors.encode_family(&labels)?)?;
             }
         }
@@ -425,7 +425,7 @@ impl Collector for Shards {
             MetricType::Counter,
         )?;
         for shard in &shards {
-            let labels = [("shard", shard.address.as_str())];
+            let labels = [("shard", shard.name.as_str())];
             ConstCounter::new(shard.reconnects).encode(reconnects.encode_family(&labels)?)?;
         }
         Ok(())

@@ -18,7 +18,8 @@ pub(crate) trait Health: Store {
 /// How one server of a store is.
 #[derive(Clone, Debug)]
 pub(crate) struct ShardHealth {
-    pub(crate) address: String,
+    pub(crate) name: String,    // stays the same, also where another server takes over
+    pub(crate) address: String, // where its primary is
     pub(crate) breaker: Breaker,
     pub(crate) since: Duration,        // for how long the breaker has been so
     pub(crate) reason: Option<String>, // why it is open
@@ -83,6 +84,7 @@ impl Health for RedisStore {
                 BreakerState::HalfOpen => Breaker::HalfOpen,
                 BreakerState::Open => Breaker::Open,
             },
+            name: shard.name,
             address: shard.address,
             since: shard.lasting,
             reason: shard.reason,

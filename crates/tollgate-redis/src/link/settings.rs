@@ -139,6 +139,11 @@ pub(super) struct Plan {
 }
 
 impl Settings {
+    /// Refuses what a link would refuse.
+    pub(crate) fn check(&self) -> Result<(), SettingsError> {
+        self.read().map(drop)
+    }
+
     pub(super) fn read(&self) -> Result<Plan, SettingsError> {
         if !(1..=MOST_URLS).contains(&self.urls.len()) {
             return Err(SettingsError::HowManyUrls { found: self.urls.len() });

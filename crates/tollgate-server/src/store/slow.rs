@@ -156,6 +156,7 @@ impl Health for Slow {
     fn shards(&self) -> Vec<ShardHealth> {
         let is_gone = self.is_gone.load(Ordering::Relaxed);
         let shard = |address: &str, breaker| ShardHealth {
+            name: address.to_owned(),
             address: address.to_owned(),
             breaker,
             since: Duration::from_secs(7),
