@@ -55,7 +55,7 @@ fn allowed(kind: &str, time: Duration) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_processes_together_admit_what_one_limiter_would() {
-    const TRIES: usize = 5;
+    const TRIES: usize = 10;
     for _ in 0..TRIES {
         let (stood_still, missing) = run().await;
         if missing.is_empty() {
