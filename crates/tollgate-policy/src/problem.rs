@@ -32,9 +32,9 @@ pub fn problem<'v, 'a: 'v>(denied: impl Into<Summary<'v, 'a>>, status: u16) -> V
     let denied = denied.into();
     let message = message(&denied);
     // Where nobody could decide, nothing is exceeded: what is known is the status.
-    let (kind, error) = match denied.reason() {
-        Some(Reason::Unavailable) => ("about:blank", "rate_limit_unavailable"),
-        _ => ("https://iana.org/assignments/http-problem-types#quota-exceeded", "rate_limit_exceeded"),
+    let kind = match denied.reason() {
+        Some(Reason::Unavailable) => "about:blank",
+        _ => "https://iana.org/assignments/http-problem-types#quota-exceeded",
     };
     let violated =
         |limit: &&LimitVerdict<'_, '_>| limit.reason().is_some_and(|why| why != Reason::Unavailable);
@@ -44,7 +44,7 @@ pub fn problem<'v, 'a: 'v>(denied: impl Into<Summary<'v, 'a>>, status: u16) -> V
         status,
         detail: &message,
         violated_policies: denied.limits.iter().filter(violated).map(|limit| limit.name()).collect(),
-        error,
+        error: "rate_limit_exceeded", // every denial's: clients go by it
         message: &message,
         reason: denied.reason(),
         retry_after: denied.retry_after().map(Seconds),

@@ -30,7 +30,7 @@ mod scripts;
 mod store;
 
 pub use check::is_permit;
-pub use link::{BreakerState, Settings, SettingsError, ShardHealth, Tls, Topology};
+pub use link::{BreakerState, Password, Settings, SettingsError, ShardHealth, Tls, Topology};
 pub use open::OpenError;
 pub use store::RedisStore;
 

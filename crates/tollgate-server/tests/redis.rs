@@ -183,7 +183,7 @@ limits:
     let body = json_of(&denied);
     assert_eq!(
         [&body["type"], &body["error"], &body["reason"], &body["violated-policies"]],
-        [&json!("about:blank"), &json!("rate_limit_unavailable"), &json!("unavailable"), &json!([])],
+        [&json!("about:blank"), &json!("rate_limit_exceeded"), &json!("unavailable"), &json!([])],
         "{body}"
     );
     let up = format!("tollgate_store_up{{shard=\"{}\"}}", server.address());
