@@ -3,8 +3,10 @@
 //! The rules know how a key is carried over, so it is done here and not in a script. The script tells what it found, and is
 //! asked again with what that is to be read as. It holds as long as nobody has changed the key in between, and is written
 //! with a charge and not before, as in memory: who is denied, or only looks, changes nothing.
+//!
+//! A log may be too long to be sent; sliding_log.lua carries it over by itself.
 
-use tollgate_core::{Counts, Credits, Log, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
+use tollgate_core::{Counts, Credits, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
 
 use crate::numbers::{MICRO, Schedule, Span, rule_of};
 use crate::request::Limit;
@@ -35,13 +37,7 @@ fn converted(limit: &Limit, held: &[u8], now: Timestamp) -> Option<String> {
 
 /// The rule that wrote a state, and the state.
 fn read(held: &str, parts: &RuleParts) -> Option<(Rule, State)> {
-    // A list has its tag first, a text last.
-    let (numbers, tag) = if let RuleParts::SlidingLog { .. } = parts {
-        let (tag, numbers) = held.split_once(' ').unwrap_or((held, ""));
-        (numbers, tag)
-    } else {
-        held.rsplit_once(' ')?
-    };
+    let (numbers, tag) = held.rsplit_once(' ')?;
     let old = rule_of(tag, parts)?;
     let old_parts = old.parts();
     let is_bucket = matches!(old_parts, RuleParts::TokenBucket { .. } | RuleParts::LeakyBucket { .. });
@@ -83,7 +79,6 @@ fn read(held: &str, parts: &RuleParts) -> Option<(Rule, State)> {
         {
             State::Counts(Counts::of_ring(*newest, ring))
         }
-        (RuleParts::SlidingLog { .. }, times) => State::Log(Log::of_times(times.iter().map(time))),
         _ => return None,
     };
     Some((old, state))
@@ -126,10 +121,6 @@ fn write(state: &State, parts: &RuleParts, now: Timestamp) -> Option<String> {
                     .fold(counts.newest().to_string(), |text, count| format!("{text} {count}"))
             })
         }
-        (State::Log(log), _) => (!log.is_empty()).then(|| {
-            log.times()
-                .fold(String::new(), |text, time| format!("{text}{} ", time.as_nanos().div_ceil(MICRO)))
-        }),
         _ => None,
     }
 }

@@ -47,6 +47,17 @@ pub(crate) struct Asked {
     age: u32, // of the key when it was asked
 }
 
+/// What is known without a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing.
+    Nothing,
+    /// A denial, which it is time to ask about again: whoever hears this does.
+    Ask,
+    /// A denial.
+    Denied(Decision),
+}
+
 #[derive(Debug)]
 struct Denial {
     all: u64,
@@ -84,22 +95,24 @@ impl Denied {
         }
     }
 
-    /// The decision of a key that denies this. None where the store has to be asked.
-    pub(crate) fn find(&self, asked: Asked, now: Instant) -> Option<Decision> {
+    /// What is known of a key that this is asked of.
+    pub(crate) fn find(&self, asked: Asked, now: Instant) -> Found {
         let mut place = self.place(asked).lock();
-        let denial = place.as_mut().filter(|denial| denial.all == asked.all)?;
+        let Some(denial) = place.as_mut().filter(|denial| denial.all == asked.all) else {
+            return Found::Nothing;
+        };
         if now >= denial.holds_until || denial.age != asked.age {
             *place = None;
-            return None;
+            return Found::Nothing;
         }
         if now >= denial.ask_after && now >= denial.asked_until {
             denial.asked_until = now + self.asks_for;
-            return None;
+            return Found::Ask;
         }
         let after = |then: Instant| Nanos::saturating_from(then.saturating_duration_since(now));
         let (retry, reset_after) = (after(denial.told_until), after(denial.new_at));
         let status = Status { remaining: denial.remaining, reset_after };
-        Some(Decision { outcome: Outcome::Deny { retry: Retry::After(retry) }, status })
+        Found::Denied(Decision { outcome: Outcome::Deny { retry: Retry::After(retry) }, status })
     }
 
     /// Remembers what the store was asked for at `sent` and told at `now`: a denial; or else that there is none any more, of
@@ -168,9 +181,9 @@ mod tests {
     fn a_denial_holds_for_its_cost_and_numbers_until_its_end() {
         let (cache, start) = cache();
         let at = |ms| start + Duration::from_millis(ms);
-        let find = |key, numbers, cost, ms| {
-            let found = cache.find(asked(&cache, key, numbers, cost), at(ms));
-            found.and_then(|decision| decision.retry_after())
+        let find = |key, numbers, cost, ms| match cache.find(asked(&cache, key, numbers, cost), at(ms)) {
+            Found::Denied(decision) => decision.retry_after(),
+            _ => None,
         };
         cache.note(asked(&cache, "a", 1, 3), &denied(400), start, at(2));
         for (ms, wait) in [(10, Some(392)), (399, Some(3))] {
@@ -189,7 +202,7 @@ mod tests {
         let (cache, start) = cache();
         let at = |ms| start + Duration::from_millis(ms);
         cache.note(asked(&cache, "a", 1, 1), &denied(60_000), start, start);
-        let asks = |ms| cache.find(asked(&cache, "a", 1, 1), at(ms)).is_none();
+        let asks = |ms| cache.find(asked(&cache, "a", 1, 1), at(ms)) == Found::Ask;
         assert_eq!([1, 999, 1000, 1001, 1004].map(asks), [false, false, true, false, false]);
         assert!(asks(1006), "the one that asked got no answer");
         cache.note(asked(&cache, "a", 1, 1), &denied(58_990), at(1006), at(1010));
@@ -200,7 +213,7 @@ mod tests {
     fn what_passes_or_is_forgotten_is_asked_again() {
         let (cache, start) = cache();
         let [one, two] = [asked(&cache, "a", 1, 1), asked(&cache, "a", 1, 2)];
-        let is_known = |cost| cache.find(asked(&cache, "a", 1, cost), start).is_some();
+        let is_known = |cost| cache.find(asked(&cache, "a", 1, cost), start) != Found::Nothing;
         cache.note(two, &denied(400), start, start);
         assert!(is_known(2));
         let passed = Decision { outcome: Outcome::ALLOW, ..Decision::default() };

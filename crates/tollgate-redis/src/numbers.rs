@@ -178,9 +178,6 @@ pub(crate) fn rule_of(tag: &str, now: &RuleParts) -> Option<Rule> {
             let align = if align == "e" { Align::Epoch } else { Align::First };
             RuleParts::FixedWindow { limit, window: Nanos::new(number(window)?), align, counts_denied }
         }
-        (b'w', RuleParts::SlidingLog { limit, .. }) => {
-            RuleParts::SlidingLog { limit, window: Nanos::new(number(rest)?) }
-        }
         (b's', RuleParts::SlidingCounter { limit, .. }) => {
             let (rest, mode) = rest.split_at_checked(rest.len().checked_sub(1)?)?;
             let mode = [Mode::Interpolate, Mode::Strict, Mode::Lenient]

@@ -16,7 +16,7 @@ use tollgate_policy::{
 };
 
 use crate::convert::Replaced;
-use crate::denied::{Asked, Denied};
+use crate::denied::{Asked, Denied, Found};
 use crate::link::{Call, Link, LinkError, Script, Settings, SettingsError, ShardHealth};
 use crate::nodes;
 use crate::numbers::require;
@@ -220,11 +220,15 @@ impl Inner {
         if prepared.is_denied || self.clock.is_some() || !limits.iter().all(Limit::can_be_denied_before) {
             return None;
         }
-        let found: SmallVec<[Option<Decision>; 4]> = limits
-            .iter()
-            .zip(asked)
-            .map(|(limit, asked)| self.denied.find(*asked, now).filter(|_| limit.is_remembered()))
-            .collect();
+        let mut found: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
+        for (limit, asked) in limits.iter().zip(asked) {
+            found.push(match self.denied.find(*asked, now) {
+                Found::Denied(decision) if limit.is_remembered() => Some(decision),
+                Found::Nothing | Found::Denied(_) => None,
+                // One limit's turn to ask is that of the whole request: what another denies is not all there is to tell.
+                Found::Ask => return None,
+            });
+        }
         if found.iter().all(Option::is_none) {
             return None;
         }

@@ -540,6 +540,39 @@ async fn a_denial_is_that_of_its_numbers_and_its_cost() {
 }
 
 #[tokio::test]
+async fn when_one_limit_is_to_be_asked_the_denial_of_another_is_not_all_that_is_told() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let second = Rule::from(TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap());
+    let both = || [ask("day", "k", hourly(1), 1), ask("second", "k", second, 1)];
+    decide(&store, &[ask("day", "k", hourly(1), 1)]).await;
+    decide(&store, &both()).await;
+    // The denial of the first grows old, that of the second is new.
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        decide(&store, &[ask("second", "k", second, 1)]).await;
+        let wait = Duration::from(decide(&store, &both()).await.verdict.retry_after().unwrap());
+        assert!(wait > Duration::from_secs(3000), "{wait:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_log_whose_window_has_changed_is_decided_in_one_call() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let log = |seconds| Rule::from(SlidingLog::new(20_000, Duration::from_secs(seconds)).unwrap());
+    assert!(decide(&store, &[ask("log", "k", log(600), 20_000)]).await.verdict.is_allowed());
+    for seconds in [900, 300] {
+        let before = (store.health()[0].calls, dump(&server));
+        let decided = decide(&store, &[ask("log", "k", log(seconds), 1)]).await;
+        let wait = Duration::from(decided.verdict.retry_after().unwrap());
+        assert!(wait.as_secs().abs_diff(seconds) <= 30, "{wait:?} of {seconds} s");
+        assert_eq!(store.health()[0].calls, before.0 + 1, "{seconds} s");
+        assert!(dump(&server) == before.1, "{seconds} s: a denial has written something");
+    }
+}
+
+#[tokio::test]
 async fn what_is_given_back_or_forgotten_here_is_there_at_once() {
     let server = RedisServer::start();
     let store = store(&server).await;

@@ -21,19 +21,13 @@ for i = #ARGV - 3 * (tonumber(string.sub(ARGV[2], 2)) or 0) + 1, #ARGV, 3 do
   replaced[KEYS[tonumber(ARGV[i])]] = { ARGV[i + 1], ARGV[i + 2] }
 end
 
--- What a state is read as instead, if it is still as it was.
-local function read_as(key, held)
-  local as = replaced[key]
-  return as and as[1] == held and as[2] or nil
-end
-
 -- A state that is one text: its numbers, then the tag of the rule that wrote it. Answers the numbers; or else the whole
 -- text, if that was another rule; and whether they are written as they are read.
 local function load_text(key, tag)
   local held = redis.call('GET', key)
   if not held then return nil, nil, true end
-  local as = read_as(key, held)
-  if as then return as ~= '' and as or nil, nil, false end
+  local as = replaced[key]
+  if as and as[1] == held then return as[2] ~= '' and as[2] or nil, nil, false end
   local length = #held - #tag
   if length < 2 or string.sub(held, length + 1) ~= tag then return nil, held, true end
   return string.sub(held, 1, length - 1), nil, true
@@ -52,4 +46,20 @@ end
 -- one of a number in a slower way.
 local function millis(microseconds)
   return string.format('%d', microseconds / 1000 + slack)
+end
+
+-- Whether a * b <= c * d, exactly: all below 2^52, each product in two halves of 52 bits.
+local function product(a, b)
+  local low_a, low_b = math.fmod(a, 67108864), math.fmod(b, 67108864)
+  local high_a, high_b = (a - low_a) / 67108864, (b - low_b) / 67108864
+  local middle = high_a * low_b + low_a * high_b
+  local low_middle = math.fmod(middle, 67108864)
+  local high, low = high_a * high_b + (middle - low_middle) / 67108864, low_middle * 67108864 + low_a * low_b
+  if low >= 4503599627370496 then return high + 1, low - 4503599627370496 end
+  return high, low
+end
+local function not_above(a, b, c, d)
+  local high, low = product(a, b)
+  local most_high, most_low = product(c, d)
+  return high < most_high or (high == most_high and low <= most_low)
 end

@@ -44,22 +44,6 @@ makers.s = function()
     }, at + 5
   end
 
-  -- Whether a * b <= c * d, exactly: all below 2^52, each product in two halves of 52 bits.
-  local function product(a, b)
-    local low_a, low_b = math.fmod(a, 67108864), math.fmod(b, 67108864)
-    local high_a, high_b = (a - low_a) / 67108864, (b - low_b) / 67108864
-    local middle = high_a * low_b + low_a * high_b
-    local low_middle = math.fmod(middle, 67108864)
-    local high, low = high_a * high_b + (middle - low_middle) / 67108864, low_middle * 67108864 + low_a * low_b
-    if low >= 4503599627370496 then return high + 1, low - 4503599627370496 end
-    return high, low
-  end
-  local function not_above(a, b, c, d)
-    local high, low = product(a, b)
-    local most_high, most_low = product(c, d)
-    return high < most_high or (high == most_high and low <= most_low)
-  end
-
   function rule.test(limit)
     local left = limit.limit - limit.full - limit.cost
     if left < 0 then return false end

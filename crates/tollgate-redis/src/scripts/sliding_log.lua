@@ -7,35 +7,43 @@
 makers.w = function()
   local rule = {}
 
+  -- When an entry came, as it is counted now: where the window has become shorter, entries keep their place in it instead
+  -- of their age. What is rounded here may be off by one, and is put right.
+  local function in_window(time, effective, window, old)
+    if window >= old then return time end
+    local age = effective - time
+    local scaled = math.floor(age * window / old)
+    while not_above(scaled + 1, old, age, window) do scaled = scaled + 1 end
+    while not not_above(scaled, old, age, window) do scaled = scaled - 1 end
+    return effective - scaled
+  end
+
   function rule.load(key, head, at, answer)
     local tag, window = ARGV[at], tonumber(ARGV[at + 3])
     local cost = tonumber(ARGV[at + 2])
-    local times = nil -- where they are not as they are held
-    local function entry(i)
-      if times then return times[i] end
-      return tonumber(redis.call('LINDEX', key, i))
-    end
     local len, left, effective = redis.call('LLEN', key) - 1, 0, now
     local newest, oldest, last = 0, 0, 0
-    if len >= 0 and redis.call('LINDEX', key, 0) ~= tag then
-      local held = table.concat(redis.call('LRANGE', key, 0, -1), ' ')
-      local as = read_as(key, held)
-      if not as then return nil, held end
-      times, len = {}, 0
-      for time in string.gmatch(as, '%d+') do
-        len = len + 1
-        times[len] = tonumber(time)
+    -- By which window the entries were counted so far. A list that begins with something else is nobody's.
+    local old = window
+    if len >= 0 then
+      local held = redis.call('LINDEX', key, 0)
+      if held ~= tag then
+        old = tonumber(string.match(held, '^w(%d+)$'))
+        if old then old = old / 1000 else old, len = window, 0 end
       end
     end
+    local function entry(i)
+      return in_window(tonumber(redis.call('LINDEX', key, i)), effective, window, old)
+    end
     if len > 0 then
-      newest, oldest = entry(len), entry(1)
-      effective = math.max(now, newest)
+      effective = math.max(now, tonumber(redis.call('LINDEX', key, -1)))
+      newest, oldest = entry(-1), entry(1)
       -- How many no longer count: most often none, else by a binary search, since they are in order.
-      local high = 0
-      if effective - oldest >= window then left, high = 1, len end
+      local high, leaves = 0, math.min(window, old)
+      if effective - oldest >= leaves then left, high = 1, len end
       while left < high do
         local middle = math.ceil((left + high) / 2)
-        if effective - entry(middle) >= window then left = middle else high = middle - 1 end
+        if effective - entry(middle) >= leaves then left = middle else high = middle - 1 end
       end
       if left > 0 and left < len then oldest = entry(left + 1) end
     end
@@ -47,7 +55,7 @@ makers.w = function()
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = counted, newest, oldest, last
     return {
       key = key, tag = tag, cost = cost, window = window, left = left, counted = counted, effective = effective,
-      fits = needed <= 0, times = times, kind = 0, group = 0, does = 0, allows = 0,
+      old = old, fits = needed <= 0, kind = 0, group = 0, does = 0, allows = 0,
     }, at + 4
   end
 
@@ -61,16 +69,24 @@ makers.w = function()
   end
 
   function rule.spend(limit)
-    if limit.counted == 0 or limit.times then
-      redis.call('DEL', limit.key)
-      redis.call('RPUSH', limit.key, limit.tag)
-      local times = limit.times or {}
-      for i = limit.left + 1, #times do times[i] = string.format('%d', times[i]) end
-      append(limit.key, times, limit.left + 1, #times)
-    elseif limit.left > 0 then
+    local key, left = limit.key, limit.left
+    local times = nil -- where they must be written anew
+    if limit.counted == 0 then
+      times = {}
+    elseif limit.window < limit.old then
+      times = redis.call('LRANGE', key, left + 1, -1)
+      for i = 1, #times do
+        times[i] = string.format('%d', in_window(tonumber(times[i]), limit.effective, limit.window, limit.old))
+      end
+    end
+    if times then
+      redis.call('DEL', key)
+      redis.call('RPUSH', key, limit.tag)
+      append(key, times, 1, #times)
+    elseif left > 0 or limit.window ~= limit.old then
       -- The tag goes where the last of those stands that have left.
-      redis.call('LTRIM', limit.key, limit.left, -1)
-      redis.call('LSET', limit.key, 0, limit.tag)
+      redis.call('LTRIM', key, left, -1)
+      redis.call('LSET', key, 0, limit.tag)
     end
     local time = string.format('%d', limit.effective)
     local units = {}
