@@ -35,7 +35,8 @@ fn is_key_of_places(key: &[u8]) -> bool {
 /// The process, which of its permits, and how many places it has: `0123456789abcdef-2a*1`.
 fn is_id(id: &str) -> bool {
     let Some((name, places)) = id.rsplit_once('*') else { return false };
-    name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
         && places.parse().is_ok_and(|places| (1..=MOST_PLACES).contains(&places))
 }
 
@@ -84,6 +85,7 @@ mod tests {
             ("", id, false),
             (key, "", false),
             (key, "0123456789abcdef-2a", false),
+            (key, "*1", false),
             (key, "0123456789abcdef-2a*0", false),
             (key, "0123456789abcdef-2a*100001", false),
             (key, "0123456789abcdef-2a*-1", false),

@@ -213,7 +213,9 @@ impl<'a> Together<'a> {
         let live = self.answers.iter().flat_map(|answer| answer.stored_asks(engine, watches));
         let shadow = self.answers.iter().flat_map(|answer| answer.stored_shadows(engine));
         let asks: Asks<'_> = live.chain(shadow).collect();
-        if self.answers.first().is_some_and(|answer| answer.in_force.policy.is_on_cluster()) {
+        // Where nothing is denied, or all is, nobody is told that it cannot be decided.
+        let is_open = !watches && !is_denied;
+        if is_open && self.answers.first().is_some_and(|answer| answer.in_force.policy.is_on_cluster()) {
             require_one_place(&asks)?;
         }
         let decided = match &asks[..] {

@@ -162,7 +162,12 @@ impl Greeting {
         match (&self.password, answers.first()) {
             (Some(_), Some(Value::ServerError(error))) => {
                 let user = self.username.as_deref().unwrap_or("default");
-                return Err(format!("the server refuses the password of user `{user}`: {}", text_of(error)));
+                // A server that has no AUTH repeats what it was told: only answers that are known not to are passed on.
+                let text = match error.code() {
+                    "WRONGPASS" | "NOAUTH" | "NOPERM" | "LOADING" | "BUSY" => text_of(error),
+                    code => format!("AUTH is answered `{code}`"),
+                };
+                return Err(format!("the server refuses the password of user `{user}`: {text}"));
             }
             (None, Some(Value::ServerError(error))) if error.code() == "NOAUTH" => {
                 return Err(format!(

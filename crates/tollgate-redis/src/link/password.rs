@@ -1,6 +1,8 @@
 //! Passwords, and the files they are in.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fmt, fs, io};
 
@@ -62,21 +64,37 @@ impl Password {
 pub(super) struct Secret {
     password: Password,
     last: Mutex<String>,
-    told: Mutex<Reason>, // why the file cannot be read
+    is_reading: AtomicBool, // one at a time: a file that hangs must not take a thread with each attempt
+    told: Mutex<Reason>,    // why the file cannot be read
 }
 
 impl Secret {
     pub(super) fn new(password: &Password) -> io::Result<Self> {
         let last = Mutex::new(password.read()?);
-        Ok(Self { password: password.clone(), last, told: Mutex::default() })
+        Ok(Self {
+            password: password.clone(),
+            last,
+            is_reading: AtomicBool::new(false),
+            told: Mutex::default(),
+        })
     }
 
     /// The password as it is now, or was last.
-    pub(super) async fn now(&self) -> String {
+    pub(super) async fn now(self: &Arc<Self>) -> String {
         let Password::File(file) = &self.password else { return self.last.lock().clone() };
-        let password = self.password.clone();
-        // Where others do not wait for it.
-        let reading = spawn_blocking(move || password.read());
+        if self.is_reading.swap(true, Ordering::Relaxed) {
+            return self.last.lock().clone();
+        }
+        let secret = Arc::clone(self);
+        // Where others do not wait for it. What comes too late is there for the next attempt.
+        let reading = spawn_blocking(move || {
+            let read = secret.password.read();
+            if let Ok(password) = &read {
+                secret.last.lock().clone_from(password);
+            }
+            secret.is_reading.store(false, Ordering::Relaxed);
+            read
+        });
         let read = match timeout(PATIENCE, reading).await {
             Ok(read) => read.unwrap_or_else(|error| Err(error.into())),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("not within {PATIENCE:?}"))),
@@ -84,7 +102,6 @@ impl Secret {
         match read {
             Ok(password) => {
                 self.told.lock().is_over();
-                self.last.lock().clone_from(&password);
                 password
             }
             Err(error) => {
@@ -95,5 +112,32 @@ impl Secret {
                 self.last.lock().clone()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use tollgate_testkit::Directory;
+
+    #[tokio::test]
+    async fn one_reader_at_a_time_waits_for_a_file_that_hangs() {
+        let folder = Directory::new();
+        let file = folder.write("password", "first\n");
+        let secret = Arc::new(Secret::new(&Password::File(file.clone())).expect("a file"));
+        // Whoever reads a pipe waits for somebody who writes.
+        fs::remove_file(&file).expect("it is there");
+        assert!(Command::new("mkfifo").arg(&file).status().expect("mkfifo").success());
+        for _ in 0..5 {
+            assert_eq!(secret.now().await, "first");
+        }
+        assert_eq!(Arc::strong_count(&secret), 2, "the reader's and ours");
+        fs::write(&file, "second").expect("a reader");
+        while secret.is_reading.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        fs::remove_file(&file).expect("it is there");
+        assert_eq!(secret.now().await, "second", "what came late, since the file is gone");
     }
 }

@@ -58,6 +58,20 @@ async fn a_connection_that_cannot_be_names_what_to_change() {
     }
 }
 
+/// A server that does not know a command repeats what came with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_is_told_to_nobody_else() {
+    let server = RedisServer::with(&["--rename-command", "AUTH", "hidden-command"]);
+    let link = Link::new(Settings { password: Some("s3cret".into()), ..settings(&server.url()) }).unwrap();
+    let mut reason = String::new();
+    until("it is refused", async || {
+        reason = link.health()[0].reason.clone().unwrap_or_default();
+        reason.contains("refuses the password")
+    })
+    .await;
+    assert!(reason.contains("AUTH is answered `ERR`") && !reason.contains("s3cret"), "{reason}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_has_signed_itself_is_trusted_if_it_is_no_authority() {
     let folder = certificates();

@@ -12,6 +12,9 @@ const MARK: &str = "s.";
 /// The longest text. Permits of keys that make a longer one stay with the process that they were given to.
 const LONGEST: usize = 8192;
 
+/// As many permits one text has: more than the limits of any request, and each is a call of the store.
+const MOST: usize = 64;
+
 /// Between parts. In the names of keys it is escaped.
 const BORDER: u8 = b' ';
 
@@ -20,7 +23,8 @@ pub(super) fn write(permits: &[StoredPermit]) -> Option<String> {
     let parts: Vec<&[u8]> = permits.iter().flat_map(|permit| [&permit.id[..], &permit.key]).collect();
     let mut text = MARK.to_owned();
     URL_SAFE_NO_PAD.encode_string(parts.join(&BORDER), &mut text);
-    (text.len() <= LONGEST && parts.iter().all(|part| !part.contains(&BORDER))).then_some(text)
+    (text.len() <= LONGEST && permits.len() <= MOST && parts.iter().all(|part| !part.contains(&BORDER)))
+        .then_some(text)
 }
 
 /// The permits of a text. None where it is not one.
@@ -30,7 +34,7 @@ pub(super) fn read(text: &str) -> Option<Vec<StoredPermit>> {
     let parts: Vec<&[u8]> = parts.split(|byte| *byte == BORDER).collect();
     let (permits, rest) = parts.as_chunks();
     let permit = |[id, key]: &[&[u8]; 2]| StoredPermit { key: key.to_vec(), id: id.to_vec() };
-    rest.is_empty().then(|| permits.iter().map(permit).collect())
+    (rest.is_empty() && permits.len() <= MOST).then(|| permits.iter().map(permit).collect())
 }
 
 #[cfg(test)]
@@ -60,6 +64,7 @@ mod tests {
     #[test]
     fn nothing_is_written_that_could_not_be_read() {
         assert_eq!(write(&[permit("a b")]), None);
+        assert_eq!(write(&vec![permit("k"); MOST + 1]), None);
         assert_eq!(write(&[permit(&"k".repeat(LONGEST))]), None);
         let longest = (0..LONGEST).rev().find_map(|length| write(&[permit(&"k".repeat(length))])).unwrap();
         assert!(longest.len() > LONGEST - 4 && read(&longest).is_some(), "{}", longest.len());
