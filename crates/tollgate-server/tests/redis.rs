@@ -35,14 +35,14 @@ fn store(server: &RedisServer, more: &str) -> String {
 fn start_ahead(policy: &str, ahead: &str) -> Service {
     let directory = Directory::new();
     let file = directory.write("tollgate.yaml", &format!("listen: {{ http: '127.0.0.1:0' }}\n{policy}"));
-    let mut command = match ahead {
-        "" => Command::new(TOLLGATE),
-        _ => {
-            let mut command = Command::new("faketime");
-            command.args(["-f", ahead, TOLLGATE]);
-            command
-        }
-    };
+    let mut command = Command::new(TOLLGATE);
+    if !ahead.is_empty() {
+        // `faketime` itself waits for what it runs and would be stopped in its place, so it is only asked for its library.
+        let told = Command::new("faketime").args(["-f", ahead, "env"]).output().unwrap();
+        let told = String::from_utf8(told.stdout).unwrap();
+        let library = told.lines().find_map(|line| line.strip_prefix("LD_PRELOAD=")).unwrap();
+        command.envs([("LD_PRELOAD", library), ("FAKETIME", ahead)]);
+    }
     let service = Service::run(directory, command.args(["serve", "--config"]).arg(&file));
     ready(&mut service.connect());
     service
