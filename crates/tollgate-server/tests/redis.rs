@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use service::{Client, Directory, Service, TOLLGATE, eventually, json_of, pause, timed, tollgate};
-use tollgate_testkit::{RedisServer, Witness};
+use tollgate_testkit::{RedisServer, Witness, has_held};
 
 const DEADLINE: Duration = Duration::from_millis(100);
 
@@ -75,13 +75,9 @@ fn three_processes_have_one_count_whatever_their_clocks_say() {
     const TRIES: usize = 6;
     for _ in 0..TRIES {
         let (stood_still, faults) = hammer_three_processes();
-        if faults.is_empty() {
+        if has_held(&faults, stood_still, DEADLINE) {
             return;
         }
-        let faults = faults.join("\n");
-        // Less than a deadline for the witness may have been more for somebody else.
-        assert!(stood_still >= DEADLINE / 2, "a ping took {stood_still:.1?} at most, but\n{faults}");
-        println!("once more, since even a ping took {stood_still:.1?}\n{faults}");
     }
     panic!("the machine stood still in each of {TRIES} runs");
 }

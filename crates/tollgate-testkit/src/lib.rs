@@ -31,7 +31,7 @@ pub use lossy::Lossy;
 pub use ports::free_port;
 pub use process::{Process, address_in};
 pub use random::Random;
-pub use redis::{RedisClient, RedisCluster, RedisServer, Reply, Sentinels, Witness};
+pub use redis::{RedisClient, RedisCluster, RedisServer, Reply, Sentinels, Witness, has_held};
 pub use trace::{Step, Trace, rates};
 
 /// The exact fraction the adaptive oracles and the fair queue compute with, so that a test needs no

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate_testkit::{RedisServer, Witness};
+use tollgate_testkit::{RedisServer, Witness, has_held};
 
 use crate::load::{Line, Load, Log, refill};
 use crate::{Node, wait};
@@ -58,13 +58,9 @@ async fn three_processes_together_admit_what_one_limiter_would() {
     const TRIES: usize = 10;
     for _ in 0..TRIES {
         let (stood_still, missing) = run().await;
-        if missing.is_empty() {
+        if has_held(&missing, stood_still, DEADLINE) {
             return;
         }
-        let missing = missing.join("\n");
-        // Less than a deadline for the witness may have been more for somebody else.
-        assert!(stood_still >= DEADLINE / 2, "a ping took {stood_still:.1?} at most, but\n{missing}");
-        println!("three processes: once more, since even a ping took {stood_still:.1?}\n{missing}");
     }
     panic!("the machine stood still in each of {TRIES} runs");
 }

@@ -17,4 +17,4 @@ pub use reply::Reply;
 pub use sentinels::{SentinelSecrets, Sentinels};
 pub use server::RedisServer;
 pub use slot::slot_of;
-pub use witness::Witness;
+pub use witness::{Witness, has_held};

@@ -1,0 +1,160 @@
+//! Keys that are asked by other numbers than they were written by: of another tier, policy or pace, or of nobody.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Align, BurstCredits, FixedWindow, LeakyBucket, Mode, Nanos, Rate, Rule, RuleParts, SlidingCounter,
+    SlidingLog, TokenBucket,
+};
+use tollgate_policy::{Ask, Does};
+use tollgate_testkit::RedisServer;
+
+use crate::{ask, decide, dump, one_of_each, slow_pace, store};
+
+/// The same with other numbers: those of another tier, for the same key.
+fn others(rule: &Rule) -> Rule {
+    let mut parts = rule.parts();
+    match &mut parts {
+        RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. } => bucket.capacity /= 2,
+        RuleParts::BurstCredits { base, .. } => base.capacity /= 2,
+        RuleParts::FixedWindow { window, .. }
+        | RuleParts::SlidingLog { window, .. }
+        | RuleParts::SlidingCounter { window, .. } => *window = Nanos::new(window.get() / 2),
+        RuleParts::Concurrency { limit, .. } => *limit /= 2,
+    }
+    Rule::from_parts(&parts).unwrap()
+}
+
+#[tokio::test]
+async fn who_looks_or_is_denied_under_other_numbers_changes_nothing() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    for (name, rule) in one_of_each() {
+        let holding = |rule, cost, does| Ask { does, ..ask(name, "k", rule, cost) };
+        assert!(decide(&store, &[holding(rule, 10, Does::Hold)]).await.verdict.is_allowed());
+        let before = dump(&server);
+        for (cost, does) in [(0, Does::Charge), (1, Does::Preview), (95, Does::Charge)] {
+            let seen = decide(&store, &[holding(others(&rule), cost, does)]).await.each[0].decision;
+            assert!(seen.status.remaining <= 90, "{name}: {seen:?}");
+            assert!(dump(&server) == before, "{name}: {does:?} of {cost} has written something");
+        }
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_key_keeps_its_tokens_when_its_numbers_change() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let hour = Duration::from_secs(3600);
+    let token = |burst| Rule::from(TokenBucket::new(Rate::per_hour(1).unwrap(), burst).unwrap());
+    let leaky = |queue| Rule::from(LeakyBucket::new(Rate::per_hour(1).unwrap(), queue).unwrap());
+    let window = |limit, window| Rule::from(FixedWindow::new(limit, window, Align::First).unwrap());
+    let log = |limit, window| Rule::from(SlidingLog::new(limit, window).unwrap());
+    let counter = |limit, n| Rule::from(SlidingCounter::new(limit, hour, n, Mode::Strict).unwrap());
+    let credits = |credits| {
+        let (rate, peak) = (Rate::per_hour(1).unwrap(), Rate::per_hour(100).unwrap());
+        Rule::from(BurstCredits::new(rate, peak, credits).unwrap())
+    };
+    for (name, before, after, left) in [
+        ("token", token(10), token(100), 3),
+        ("leaky", leaky(10), leaky(100), 93),
+        ("window", window(10, hour), window(100, hour / 2), 93),
+        ("log", log(10, hour), log(100, hour / 2), 93),
+        ("counter", counter(10, 1), counter(100, 8), 93),
+        ("credits", credits(10), credits(50), 3),
+    ] {
+        assert!(decide(&store, &[ask(name, "k", before, 7)]).await.verdict.is_allowed(), "{name}");
+        let now = decide(&store, &[ask(name, "k", after, 0)]).await.each[0].decision.status.remaining;
+        assert_eq!(now, left, "{name}");
+        let back = decide(&store, &[ask(name, "k", before, 0)]).await.each[0].decision.status.remaining;
+        assert!(back <= 3, "{name}: {back} of 10 after a change there and back");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_asked_by_two_sets_of_numbers_at_once_always_has_an_answer() {
+    let server = RedisServer::start();
+    let (one, two) = (store(&server).await, store(&server).await);
+    let rate = Rate::per_hour(1).unwrap();
+    let [small, large] = [50, 60].map(|burst| Rule::from(TokenBucket::new(rate, burst).unwrap()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..16 {
+        let store = if task % 2 == 0 { one.clone() } else { two.clone() };
+        let rule = if task % 4 < 2 { small } else { large };
+        tasks.spawn(async move {
+            let mut passed = 0;
+            for round in 0..150 {
+                let key = (round / 30).to_string();
+                passed += u64::from(decide(&store, &[ask("a", &key, rule, 1)]).await.verdict.is_allowed());
+            }
+            passed
+        });
+    }
+    let passed: u64 = tasks.join_all().await.into_iter().sum();
+    assert!((5 * 50..=5 * 60).contains(&passed), "{passed} passed");
+}
+
+#[tokio::test]
+async fn a_long_log_whose_window_has_changed_is_decided_in_one_call() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let log = |seconds| Rule::from(SlidingLog::new(20_000, Duration::from_secs(seconds)).unwrap());
+    assert!(decide(&store, &[ask("log", "k", log(600), 20_000)]).await.verdict.is_allowed());
+    for seconds in [900, 300] {
+        let before = (store.health()[0].calls, dump(&server));
+        let decided = decide(&store, &[ask("log", "k", log(seconds), 1)]).await;
+        let wait = Duration::from(decided.verdict.retry_after().unwrap());
+        assert!(wait.as_secs().abs_diff(seconds) <= 30, "{wait:?} of {seconds} s");
+        assert_eq!(store.health()[0].calls, before.0 + 1, "{seconds} s");
+        assert!(dump(&server) == before.1, "{seconds} s: a denial has written something");
+    }
+}
+
+#[tokio::test]
+async fn under_load_each_request_takes_up_more() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let pace = slow_pace();
+    let rate = Rate::per_second(100).unwrap();
+    let bucket = Rule::from(TokenBucket::new(rate, 100).unwrap());
+    let window = Rule::from(FixedWindow::new(100, Duration::from_secs(3600), Align::Epoch).unwrap());
+    for (rule, full, slow) in [(bucket, 100, 51), (window, 100, 51)] {
+        let slowed = Ask { pace, ..ask("a", "k", rule, 0) };
+        assert_eq!(decide(&store, &[ask("a", "k", rule, 0)]).await.each[0].decision.status.remaining, full);
+        assert_eq!(decide(&store, &[slowed]).await.each[0].decision.status.remaining, slow);
+    }
+    // Drained at the pace, it refills 51.2 a second; and a change of the pace hands out nothing.
+    let drained = Ask { pace, ..ask("b", "k", bucket, 51) };
+    assert!(decide(&store, &[drained]).await.verdict.is_allowed());
+    let one = Ask { pace, ..ask("b", "k", bucket, 1) };
+    let wait = decide(&store, &[one]).await.verdict.retry_after().map_or(0, |wait| wait.get());
+    assert!(wait <= 19_532_000, "T = 19_531_250 ns, and this is {wait}");
+    let left = decide(&store, &[ask("b", "k", bucket, 0)]).await.each[0].decision.status.remaining;
+    assert!(left <= 5, "{left} tokens are left at the full rate");
+}
+
+#[tokio::test]
+async fn what_nobody_can_read_is_taken_for_a_new_key() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let held = |name: &str| {
+        let keys = server.command(&["KEYS", &format!("tollgate:{{acme}}:{name}:*")]);
+        keys.array()[0].bytes().to_vec()
+    };
+    for (name, rule) in one_of_each() {
+        if matches!(rule, Rule::SlidingLog(_) | Rule::Concurrency(_)) {
+            continue; // not texts
+        }
+        let name = &name.replace(' ', "-");
+        decide(&store, &[ask(name, "k", rule, 1)]).await;
+        let key = held(name);
+        let text = server.command(&[b"GET".as_slice(), &key]).bytes().to_vec();
+        let tag = text.rsplit(|byte| *byte == b' ').next().unwrap().to_vec();
+        for nonsense in [&b"a b c d "[..], b"", b"7,, "] {
+            server.command(&[b"SET".as_slice(), &key, &[nonsense, &tag].concat()]);
+            let decided = decide(&store, &[ask(name, "k", rule, 40)]).await;
+            assert_eq!(decided.each[0].decision.status.remaining, 60, "{name}");
+        }
+    }
+}
