@@ -6,17 +6,15 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `store` | the store: asks scripts, tells what they mean, remembers who was denied |
+//! | `store` | the store: asks scripts, tells what they mean, remembers who was denied, gives permits back |
 //! | `key`, `numbers`, `request` | from what is asked to a script's keys and arguments |
 //! | `scripts` | the scripts: one file for each algorithm, as in `tollgate-core` |
 //! | `replay`, `convert` | from a script's answer to decisions; keys whose numbers have changed |
 //! | `open` | from what the policy file says to a store |
-//! | `check` | what is refused before a server is asked |
 //! | `denied` | denials that need no call |
 //! | `nodes` | how many processes share the store |
 //! | [`link`] | how a script gets to the right server and back, or fails in time |
 
-mod check;
 mod convert;
 mod denied;
 mod key;
@@ -29,10 +27,9 @@ mod request;
 mod scripts;
 mod store;
 
-pub use check::is_permit;
 pub use link::{BreakerState, Password, Settings, SettingsError, ShardHealth, Tls, Topology};
 pub use open::OpenError;
-pub use store::RedisStore;
+pub use store::{RedisStore, is_permit};
 
 /// Refuses a rule whose states Redis cannot keep exactly, and says why.
 ///

@@ -6,6 +6,7 @@ use tollgate_policy::Redis;
 use url::Url;
 
 use crate::link::{Password, Settings, SettingsError, Tls, Topology};
+use crate::store::RedisStore;
 
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,17 @@ pub enum OpenError {
     /// URLs that say who we are do not agree, or say it twice.
     #[error("store.redis: {0}")]
     Credentials(&'static str),
+}
+
+impl RedisStore {
+    /// Refuses what [`open`](Self::open) would refuse, and connects to nobody. It needs no runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the settings make no sense, or a file cannot be read.
+    pub fn check(redis: &Redis) -> Result<(), OpenError> {
+        Ok(settings(redis)?.check()?)
+    }
 }
 
 /// How to reach the servers.
@@ -140,6 +152,29 @@ mod tests {
         ] {
             let refused = read(redis).expect_err(redis);
             assert!(refused.contains(words), "{redis}: {refused}");
+        }
+    }
+
+    #[test]
+    fn settings_are_checked_without_a_runtime() {
+        for (redis, expected) in [
+            ("{ url: 'redis://127.0.0.1:1' }", None),
+            ("{ urls: ['redis://127.0.0.1:1', 'redis://127.0.0.1:2'], cluster: true }", None),
+            ("{ url: 'http://127.0.0.1' }", Some("unknown scheme `http`")),
+            ("{ url: 'redis://127.0.0.1', password_file: /nowhere }", Some("/nowhere cannot be read")),
+            ("{ url: 'rediss://127.0.0.1', tls: { ca_file: /nowhere } }", Some("/nowhere")),
+            ("{ url: 'redis://127.0.0.1', deadline: 1h }", Some("between 1 ms and 60 s")),
+        ] {
+            let text = format!("{{ store: {{ redis: {redis} }}, limits: [] }}");
+            let policy = Policy::read(Path::new("tollgate.yaml"), &text).expect(redis);
+            let StoreSettings::Redis(settings) = policy.store else { panic!("it is Redis") };
+            let refused = RedisStore::check(&settings).err().map(|error| error.to_string());
+            match expected {
+                None => assert_eq!(refused, None, "{redis}"),
+                Some(words) => {
+                    assert!(refused.as_ref().is_some_and(|told| told.contains(words)), "{redis}: {refused:?}")
+                }
+            }
         }
     }
 }

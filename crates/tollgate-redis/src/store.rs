@@ -1,15 +1,13 @@
 //! The store: asks scripts, tells what they mean, and remembers who was denied.
 
 use std::fmt;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tollgate_core::{Decision, Outcome, Rule, Status, Verdict};
 use tollgate_policy::{
     Ask, Decided, Does, Later, Part, Redis, Seen, Source, Store, StoredPermit, Unavailable,
@@ -25,12 +23,14 @@ use crate::replay::{self, Answer, Replayed};
 use crate::request::{Limit, Prepared, Texts, Which};
 use crate::scripts::Scripts;
 
+mod permits;
+
+pub use self::permits::is_permit;
+use self::permits::{Permits, held};
+
 /// A request is asked so often at most: again whenever a key turns out to be written by other numbers, those of another
 /// tier or an older policy. It is rare that somebody else changes the key in between, and rarer twice.
 const MOST_ATTEMPTS: u32 = 32;
-
-/// As many permits may be given back in the background at once.
-const MOST_RELEASING: usize = 1024;
 
 /// States in Redis, shared by all who use the same servers. Clones are the same store.
 #[derive(Clone)]
@@ -42,11 +42,9 @@ struct Inner {
     denied: Denied,
     deadline: Duration,
     nodes: Arc<AtomicU32>,
-    id: u64,                   // of this process
-    permits: AtomicU64,        // given so far
-    secret: RandomState,       // what permits are told apart by from what others make up
-    releasing: Arc<Semaphore>, // places that are given back in the background
-    clock: Option<AtomicU64>,  // a test's, in microseconds
+    id: u64, // of this process
+    permits: Permits,
+    clock: Option<AtomicU64>, // a test's, in microseconds
 }
 
 impl RedisStore {
@@ -102,9 +100,7 @@ impl RedisStore {
             deadline,
             nodes: Arc::new(AtomicU32::new(1)),
             id: u64::from_ne_bytes(id),
-            permits: AtomicU64::new(0),
-            secret: RandomState::new(),
-            releasing: Arc::new(Semaphore::new(MOST_RELEASING)),
+            permits: Permits::default(),
             clock,
         })))
     }
@@ -187,7 +183,8 @@ impl Inner {
         if let Some(decided) = self.denied_before(&prepared, &asked, sent) {
             return Ok(decided);
         }
-        let permit = prepared.limits.iter().any(|limit| limit.does == Does::Hold).then(|| self.next_permit());
+        let permit =
+            prepared.limits.iter().any(|limit| limit.does == Does::Hold).then(|| self.permits.next());
         let id = permit.as_deref().unwrap_or_default();
         let answer = self.ask(&prepared, id.as_bytes()).await;
         let now = Instant::now();
@@ -300,57 +297,6 @@ impl Inner {
         }
     }
 
-    /// Gives back the places of a request that may have got them, though nobody has heard of it.
-    fn give_up(self: &Arc<Self>, prepared: &Prepared, permit: &str) {
-        let permits = held(prepared, permit);
-        if !permits.is_empty() {
-            self.release_later(permits, false);
-        }
-    }
-
-    /// Gives places back in the background: now, and for some seconds again where the store does not answer, or does not know
-    /// them though they are not certain to be held. Where all of that fails, or too many are at it, their leases end them.
-    fn release_later(self: &Arc<Self>, permits: Vec<StoredPermit>, is_held: bool) {
-        const PAUSES: [Duration; 3] =
-            [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(4)];
-        // Without a runtime nobody can be told.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let Ok(turn) = Arc::clone(&self.releasing).try_acquire_owned() else { return };
-        let store = Arc::clone(self);
-        runtime.spawn(async move {
-            let _turn = turn;
-            for pause in PAUSES.map(Some).into_iter().chain([None]) {
-                let answer = store.release(&permits).await;
-                let (false, Some(pause)) = (answer.is_ok_and(|was_held| was_held || is_held), pause) else {
-                    return;
-                };
-                sleep(pause).await;
-            }
-        });
-    }
-
-    /// A name that no other permit has, of any process, and that nobody can guess who has another: whoever knows it may give
-    /// the permit back.
-    fn next_permit(&self) -> String {
-        let number = self.permits.fetch_add(1, Ordering::Relaxed);
-        format!("{:016x}-{number:x}-{:016x}", self.id, self.secret.hash_one(number))
-    }
-
-    async fn release(&self, permits: &[StoredPermit]) -> Result<bool, Unavailable> {
-        let mut all = true;
-        for permit in permits {
-            let id = String::from_utf8_lossy(&permit.id);
-            let (id, places) = id.rsplit_once('*').unwrap_or((&id, "1"));
-            let mut args = Texts::default();
-            args.time(self.time());
-            args.text(id.as_bytes());
-            args.text(places.as_bytes());
-            let answer = self.call(&self.scripts.release, &[&permit.key], &args).await;
-            all &= answer.map_err(|error| self.unavailable(error.into()))? == Value::Int(1);
-        }
-        Ok(all)
-    }
-
     async fn forget(&self, ask: &Ask<'_>) -> Result<bool, Unavailable> {
         let prepared = Prepared::new(std::slice::from_ref(ask), false);
         let key = prepared.keys.iter().next().expect("the key of the one that is asked of");
@@ -366,19 +312,6 @@ impl Inner {
         };
         Unavailable { why: error.to_string(), out_for }
     }
-}
-
-/// The places that a request holds once it is allowed.
-fn held(prepared: &Prepared, permit: &str) -> Vec<StoredPermit> {
-    let limits = prepared.limits.iter().zip(prepared.keys.iter());
-    let held = limits.filter(|(limit, _)| {
-        limit.does == Does::Hold && limit.cost > 0 && matches!(limit.rule, Rule::Concurrency(_))
-    });
-    held.map(|(limit, key)| StoredPermit {
-        key: key.to_vec(),
-        id: format!("{permit}*{}", limit.cost).into_bytes(),
-    })
-    .collect()
 }
 
 /// Why there is no answer.

@@ -1,6 +1,6 @@
 //! Permits as a text that says all that any process on their store needs to give them back.
 //!
-//! Nobody can make one up: what the store knows a permit by begins with a random number of 64 bits.
+//! Nobody can make one up: what the store knows a permit by has 64 bits that only the process knew which gave it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn permit(key: &str) -> StoredPermit {
-        StoredPermit { key: key.into(), id: b"0123456789abcdef-2a*1".to_vec() }
+        StoredPermit { key: key.into(), id: b"2a-0123456789abcdef*1".to_vec() }
     }
 
     #[test]
