@@ -167,8 +167,18 @@ impl fmt::Debug for Inner {
 
 impl Inner {
     async fn call(&self, script: &Script, keys: &[&[u8]], args: &Texts) -> Result<Value, LinkError> {
+        self.call_until(self.link.deadline(), script, keys, args).await
+    }
+
+    async fn call_until(
+        &self,
+        until: Instant,
+        script: &Script,
+        keys: &[&[u8]],
+        args: &Texts,
+    ) -> Result<Value, LinkError> {
         let args: SmallVec<[&[u8]; 32]> = args.iter().collect();
-        self.link.call(Call { script, keys, args: &args }).await
+        self.link.call_until(Call { script, keys, args: &args }, until).await
     }
 
     async fn decide(self: &Arc<Self>, asks: &[Ask<'_>], is_denied: bool) -> Result<Decided, Unavailable> {
@@ -251,14 +261,14 @@ impl Inner {
     /// Asks the script until it has decided: for a key that was written by other numbers, it is told what to read it as.
     async fn ask(&self, prepared: &Prepared, id: &[u8]) -> Result<Replayed, NoAnswer> {
         let keys: SmallVec<[&[u8]; 8]> = prepared.keys.iter().collect();
-        let mut replaced: Vec<Replaced> = Vec::new();
+        let (until, mut replaced) = (self.link.deadline(), Vec::<Replaced>::new());
         for _ in 0..MOST_ATTEMPTS {
             let (which, args) = prepared.arguments(self.time(), id, &replaced);
             let script = match which {
                 Which::Buckets => &self.scripts.buckets,
                 Which::Plan => &self.scripts.plan,
             };
-            let answer = self.call(script, &keys, &args).await?;
+            let answer = self.call_until(until, script, &keys, &args).await?;
             match replay::read(prepared, which, answer)
                 .map_err(|error| NoAnswer::Misread(error.to_string()))?
             {
@@ -267,6 +277,10 @@ impl Inner {
                     replaced.retain(|one| one.place != place);
                     replaced.push(Replaced::new(place, &prepared.limits[place], held, now));
                 }
+            }
+            // What is sent after its time is charged, and nobody hears of it.
+            if Instant::now() >= until {
+                break;
             }
         }
         Err(NoAnswer::Misread("the numbers of a key change faster than it can be asked".to_owned()))

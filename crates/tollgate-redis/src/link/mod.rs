@@ -145,7 +145,20 @@ impl Link {
     ///
     /// When the call has no key.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, LinkError> {
-        let deadline = Instant::now() + self.common.deadline;
+        self.call_until(call, self.deadline()).await
+    }
+
+    /// The deadline of what begins now.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.common.deadline
+    }
+
+    /// The same as a part of something that has begun before.
+    ///
+    /// # Panics
+    ///
+    /// When the call has no key.
+    pub async fn call_until(&self, call: Call<'_>, deadline: Instant) -> Result<Value, LinkError> {
         assert!(!call.keys.is_empty(), "a script is called where its keys are");
         let shard = self.owner(&call)?;
         let command = call.evalsha();

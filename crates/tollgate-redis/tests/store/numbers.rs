@@ -6,10 +6,11 @@ use tollgate_core::{
     Align, BurstCredits, FixedWindow, LeakyBucket, Mode, Nanos, Rate, Rule, RuleParts, SlidingCounter,
     SlidingLog, TokenBucket,
 };
-use tollgate_policy::{Ask, Does};
-use tollgate_testkit::RedisServer;
+use tollgate_policy::{Ask, Does, Store as _};
+use tollgate_redis::{RedisStore, Settings};
+use tollgate_testkit::{FaultProxy, RedisServer};
 
-use crate::{ask, decide, dump, one_of_each, slow_pace, store};
+use crate::{ask, decide, dump, hourly, one_of_each, slow_pace, store};
 
 /// The same with other numbers: those of another tier, for the same key.
 fn others(rule: &Rule) -> Rule {
@@ -132,6 +133,19 @@ async fn under_load_each_request_takes_up_more() {
     assert!(wait <= 19_532_000, "T = 19_531_250 ns, and this is {wait}");
     let left = decide(&store, &[ask("b", "k", bucket, 0)]).await.each[0].decision.status.remaining;
     assert!(left <= 5, "{left} tokens are left at the full rate");
+}
+
+#[tokio::test]
+async fn a_key_of_other_numbers_takes_no_longer_than_the_deadline() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address());
+    let url = format!("redis://{}", proxy.address());
+    let store = RedisStore::new(Settings::single(url, Duration::from_millis(200))).unwrap();
+    assert!(store.ready(Duration::from_secs(10)).await);
+    decide(&store, &[ask("a", "k", hourly(10), 1)]).await;
+    // One round trip of 120 ms is in time, two are not.
+    proxy.delay(Duration::from_millis(60));
+    assert!(store.decide(&[ask("a", "k", hourly(20), 1)], false).await.is_err());
 }
 
 #[tokio::test]
