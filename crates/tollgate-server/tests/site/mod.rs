@@ -123,6 +123,8 @@ impl Site {
         if recipe.name == "nginx" {
             directory.write("nginx.conf", AROUND_NGINX);
         }
+        // The limiter before the proxy: one that looks for it first and finds nobody lets everything pass for a while.
+        let limiter = start_limiter(limiter_address);
         let proxy = Process::start(
             Command::new(program)
                 .args(recipe.arguments)
@@ -132,28 +134,26 @@ impl Site {
                 .env("XDG_DATA_HOME", directory.path("."))
                 .env("XDG_CONFIG_HOME", directory.path(".")),
         );
-        let mut site = Self {
+        let site = Self {
             recipe,
             address: site,
             limiter_address,
-            limiter: None,
+            limiter: Some(limiter),
             _proxy: proxy,
             _directory: directory,
         };
-        site.start_limiter();
-        site.eventually("the first request passes", |site| {
-            site.try_get("/").is_some_and(|answer| answer.status == 200)
+        site.eventually("the first request is counted", |site| {
+            site.try_get("/").is_some_and(|answer| {
+                let is_counted = answer.header("ratelimit").is_some() || answer.body.contains("\nratelimit:");
+                answer.status == 200 && is_counted
+            })
         });
         Some(site)
     }
 
-    /// Starts the limiter, by the policy of the recipes.
+    /// Starts the limiter again.
     pub(crate) fn start_limiter(&mut self) {
-        let mut command = Command::new(TOLLGATE);
-        command.args(["serve", "--config"]).arg(repository("examples/proxies.yaml"));
-        let mut limiter = Process::start(command.args(["--listen", &self.limiter_address.to_string()]));
-        limiter.line_with("listens on");
-        self.limiter = Some(limiter);
+        self.limiter = Some(start_limiter(self.limiter_address));
     }
 
     /// Ends it at once, as a crash would.
@@ -188,6 +188,15 @@ impl Site {
         let stream = TcpStream::connect(self.address).ok()?;
         Http::over(stream).try_send("GET", target, &[], b"").ok()
     }
+}
+
+/// Starts a limiter by the policy of the recipes, and waits until it listens.
+fn start_limiter(address: SocketAddr) -> Process {
+    let mut command = Command::new(TOLLGATE);
+    command.args(["serve", "--config"]).arg(repository("examples/proxies.yaml"));
+    let mut limiter = Process::start(command.args(["--listen", &address.to_string()]));
+    limiter.line_with("listens on");
+    limiter
 }
 
 /// Where a program is. `./test` installs them all, and says so by TOLLGATE_VENV; without it, one that is not there is
