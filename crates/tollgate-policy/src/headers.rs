@@ -2,7 +2,6 @@
 //!
 //! A new generation is one more variant of [`Ietf`] and one more function here.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use tollgate::Outcome;
@@ -47,26 +46,40 @@ pub fn headers<'v, 'a: 'v>(
     headers
 }
 
-/// Drafts 08 to 11: a list of items, each with the name of its policy.
+/// Drafts 08 to 11: a list of items, each with the name of its policy. It goes with every answer of a proxy, so it is put
+/// together without `write!`, which takes three times as long.
 fn draft_08(limits: &[LimitVerdict<'_, '_>], headers: &mut Vec<(&'static str, String)>) {
-    let (mut policy, mut state) = (String::new(), String::new());
+    let length: usize = limits.iter().map(|limit| limit.name().len() + 40).sum();
+    let (mut policy, mut state) = (String::with_capacity(length), String::with_capacity(length));
     for limit in limits {
-        let (name, separator) = (limit.name(), if policy.is_empty() { "" } else { ", " });
         // Names need no escapes: the policy file allows none that would.
-        let _ = write!(policy, "{separator}\"{name}\";q={}", limit.capacity().min(LARGEST));
+        for list in [&mut policy, &mut state] {
+            list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+            list.push_str(limit.name());
+        }
+        push_number("\";q=", limit.capacity().min(LARGEST), &mut policy);
         match window_seconds(limit) {
-            Some(window) => _ = write!(policy, ";w={window}"),
+            Some(window) => push_number(";w=", window, &mut policy),
             None => policy.push_str(";qu=\"concurrent-requests\""),
         }
-        let _ = write!(state, "{separator}\"{name}\";r={}", limit.decision().status.remaining.min(LARGEST));
+        push_number("\";r=", limit.decision().status.remaining.min(LARGEST), &mut state);
         if let Some(more) = limit.more_after() {
-            let _ = write!(state, ";t={}", more.as_secs_ceil().min(LARGEST));
+            push_number(";t=", more.as_secs_ceil().min(LARGEST), &mut state);
         }
     }
     if !policy.is_empty() {
         headers.push(("ratelimit-policy", policy));
         headers.push(("ratelimit", state));
     }
+}
+
+fn push_number(before: &str, number: u64, text: &mut String) {
+    text.push_str(before);
+    text.push_str(itoa::Buffer::new().format(number));
+}
+
+fn number(number: u64) -> String {
+    itoa::Buffer::new().format(number).to_owned()
 }
 
 /// Draft 07: a dictionary of one limit.
@@ -111,9 +124,9 @@ fn x_ratelimit(
         }
         _ => status.reset_after.as_secs_ceil(),
     };
-    headers.push(("x-ratelimit-limit", limit.capacity().to_string()));
-    headers.push(("x-ratelimit-remaining", status.remaining.to_string()));
-    headers.push(("x-ratelimit-reset", reset.to_string()));
+    headers.push(("x-ratelimit-limit", number(limit.capacity())));
+    headers.push(("x-ratelimit-remaining", number(status.remaining)));
+    headers.push(("x-ratelimit-reset", number(reset)));
 }
 
 /// Of the limits, those that deny come first, the longest wait before all; then those with least remaining.

@@ -75,7 +75,7 @@ pub(crate) const POLICY: &[Key] = &[
     ),
     key("limits", List(&Section(LIMIT)), "The limits, in the order they are told to callers."),
     key("envoy", Section(ENVOY), "How Envoy is answered."),
-    key("gateway", Section(GATEWAY), "A reverse proxy in front of an application. Not built yet."),
+    key("gateway", Section(GATEWAY), "A reverse proxy in front of an application."),
     key(
         "adaptive_rates",
         Section(ADAPTIVE_RATES),
@@ -100,7 +100,11 @@ pub(crate) const LISTEN: &[Key] = &[
         Text,
         "The protocol of Redis: `CL.THROTTLE`, as redis-cell has it, and `TOLLGATE.CHECK`. 127.0.0.1:6380 if there is no `listen:` at all.",
     ),
-    key("gateway", Text, "The reverse proxy; only with a `gateway:` section. Not built yet."),
+    key(
+        "gateway",
+        Text,
+        "The reverse proxy; only with a `gateway:` section. 127.0.0.1:8000 if there is one and no `listen:` at all.",
+    ),
 ];
 
 pub(crate) const TLS: &[Key] =
@@ -393,13 +397,15 @@ pub(crate) const NUMBERS: &[Key] = &[
 ];
 
 pub(crate) const GATEWAY: &[Key] = &[
-    key("upstream", OneOrMore(&Text), "The application, or several of it."),
+    key("upstream", OneOrMore(&Text), "The application, or several of it, such as `http://127.0.0.1:9000`."),
     key(
         "concurrency",
         Section(SLOTS),
         "How many requests the application gets at once; unbounded if left out.",
     ),
-    key("fair_queue", Section(FAIR_QUEUE), "Shares them by weight."),
+    key("fair_queue", Section(FAIR_QUEUE), "How requests wait for it, and who is next."),
+    key("timeouts", Section(TIMEOUTS), "How long is waited for whom."),
+    key("max_body", Bytes, "The largest body of a request; 1GiB unless told."),
 ];
 
 pub(crate) const SLOTS: &[Key] = &[
@@ -409,9 +415,28 @@ pub(crate) const SLOTS: &[Key] = &[
 ];
 
 pub(crate) const FAIR_QUEUE: &[Key] = &[
-    key("by", Text, "The attribute that tells tenants apart."),
-    key("per_key", Count, "The most of one tenant that wait."),
-    key("max_wait", Time, "How long a request waits at most."),
+    key(
+        "by",
+        Text,
+        "The attribute that tells tenants apart. Without a `fair_queue`, whoever comes first is next.",
+    ),
+    key("per_key", Count, "The most of one tenant that wait; 50 unless told."),
+    key("max_wait", Time, "How long a request waits at most; 2s unless told."),
+    key(
+        "work",
+        Word(&["time", "cost"]),
+        "What is shared: the time that requests take, or what `costs` says of them. `cost` where the policy has `costs`.",
+    ),
+];
+
+pub(crate) const TIMEOUTS: &[Key] = &[
+    key("connect", Time, "For the application to accept a connection; 2s unless told."),
+    key("answer", Time, "For it to begin its answer, and then for every piece of it; 60s unless told."),
+    key(
+        "idle",
+        Time,
+        "For the next request of a client, and for every piece of one's body; 60s unless told.",
+    ),
 ];
 
 pub(crate) const ADAPTIVE_RATES: &[Key] = &[

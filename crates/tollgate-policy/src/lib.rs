@@ -29,7 +29,8 @@ pub use path::normal_path;
 pub use policy::{
     Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Descriptor, Entry, Envoy, FairQueue,
     Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, Memory, OnError, Policy, Record, Redis,
-    RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tier, Tls, Trust, Uncounted, WhenMissing, XRateLimit,
+    RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tier, Timeouts, Tls, Trust, Uncounted, WhenMissing,
+    Work, XRateLimit,
 };
 pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};

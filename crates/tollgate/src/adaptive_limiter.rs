@@ -245,6 +245,40 @@ impl Flight {
         self.limiter.observe(self.began, true);
     }
 
+    /// It was answered, and how long that took is learnt; or it was `dropped` for want of capacity. The slot is kept: the
+    /// answer may still have to be read.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Aimd, Bounds};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = AdaptiveLimiter::new(Aimd::new(1, Bounds::new(1, 100)?, 900, Duration::from_secs(5))?);
+    /// let slot = limiter.try_acquire("acme", 1).unwrap().answered(false);
+    /// assert_eq!((limiter.limit(), limiter.semaphore().slots_in_use()), (2, 1));
+    /// slot.finish(1);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn answered(self, dropped: bool) -> Slot {
+        self.limiter.observe(self.began, dropped);
+        self.slot
+    }
+
+    /// Nothing is learnt from it, and the slot is kept.
+    ///
+    /// ```
+    /// use tollgate::AdaptiveLimiter;
+    /// use tollgate::adaptive::{Bounds, Vegas};
+    ///
+    /// let limiter = AdaptiveLimiter::new(Vegas::new(20, Bounds::new(1, 100)?, 42));
+    /// limiter.try_acquire("acme", 1).unwrap().into_slot().finish(3);
+    /// assert_eq!(limiter.limit(), 20);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn into_slot(self) -> Slot {
+        self.slot
+    }
+
     /// It ended in a way that says nothing of the load, such as a client that left or a request that was wrong.
     ///
     /// ```

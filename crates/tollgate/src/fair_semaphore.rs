@@ -202,6 +202,17 @@ impl FairSemaphore {
         self.shared.change(|state| state.set_slots(slots(state.queue.running())));
     }
 
+    /// How many slots there are.
+    ///
+    /// ```
+    /// use tollgate::FairSemaphore;
+    ///
+    /// assert_eq!(FairSemaphore::new(2).slots(), 2);
+    /// ```
+    pub fn slots(&self) -> usize {
+        self.shared.look(|state| state.slots)
+    }
+
     /// How many slots are in use.
     ///
     /// ```

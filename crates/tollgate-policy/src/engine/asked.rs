@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate::{Permit, Rule, Status, Timestamp};
+use tollgate::{Permit, Rule, Status, Timestamp, Weight};
 
 use super::explain::Explanation;
 use super::in_force::InForce;
@@ -201,6 +201,16 @@ impl PolicyInForce<'_> {
         let standing = self.engine.standing(&self.in_force, plan::tenant(attributes));
         let values = self.in_force.names.values(attributes, self.in_force.tier_name(standing.tier));
         Some(limit.reset(&limit.shared_key(&values)))
+    }
+
+    /// The share of a tenant in the gateway's fair queue: its own, else its tier's, else one.
+    pub fn weight(&self, tenant: Option<&str>) -> Weight {
+        let policy = &self.in_force.policy;
+        if let Some(own) = tenant.and_then(|tenant| policy.tenants.get(tenant)?.weight) {
+            return own;
+        }
+        let tier = self.in_force.tier_name(self.engine.standing(&self.in_force, tenant).tier);
+        tier.and_then(|tier| policy.tiers.get(tier)).map_or(Weight::ONE, |tier| tier.weight)
     }
 
     /// Whether the policy looks at an attribute of this name.

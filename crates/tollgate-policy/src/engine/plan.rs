@@ -178,6 +178,11 @@ impl<'a> Verdict<'a> {
     }
 
     fn acquire(&mut self) -> Vec<Permit> {
+        let is_concurrency = |entry: &Entry| self.in_force.limit(entry.limit).is_concurrency;
+        if !self.limits.iter().chain(&self.shadow).any(is_concurrency) {
+            self.check(); // which is quicker
+            return Vec::new();
+        }
         let asks = self.asks();
         let mut permits = Vec::new();
         if self.is_missing() {

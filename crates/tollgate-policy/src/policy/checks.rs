@@ -43,7 +43,6 @@ impl Policy {
                 missing.push(what.to_owned());
             }
         };
-        need(self.gateway.is_some(), "`gateway`");
         match &self.store {
             StoreSettings::Redis(redis) => need(redis.lease.is_some(), "`store: { redis: { mode: lease } }`"),
             StoreSettings::Memory(memory) => {

@@ -10,13 +10,41 @@ use crate::yaml::{Node, Value};
 /// A reverse proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
-    /// The application, or several of it.
+    /// The application, or several of it: each a host and a port, such as `127.0.0.1:9000`.
     pub upstreams: Vec<String>,
     /// How many requests it gets at once.
     pub slots: Option<Slots>,
     /// How they are shared.
     pub fair_queue: Option<FairQueue>,
+    /// How long is waited for whom.
+    pub timeouts: Timeouts,
+    /// The largest body of a request.
+    pub max_body: u64,
 }
+
+/// How long is waited for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For the application to accept a connection.
+    pub connect: Duration,
+    /// For its answer to begin, and for each piece of it.
+    pub answer: Duration,
+    /// For the client's next request, and for each piece of its body.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(2),
+            answer: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The largest body of a request, unless told.
+const MAX_BODY: u64 = 1 << 30;
 
 /// How many requests the application gets at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,28 +74,99 @@ pub struct FairQueue {
     /// The attribute that tells tenants apart.
     pub by: String,
     /// The most of one tenant that wait.
-    pub per_key: Option<u64>,
+    pub per_key: u64,
     /// How long a request waits at most.
-    pub max_wait: Option<Duration>,
+    pub max_wait: Duration,
+    /// What is shared, where the policy says so.
+    pub work: Option<Work>,
+}
+
+/// What a fair queue shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// The time that requests take.
+    Time,
+    /// What the policy says that they cost.
+    Cost,
+}
+
+impl FairQueue {
+    /// The most of one tenant that wait, unless told.
+    pub const PER_KEY: u64 = 50;
+    /// How long a request waits at most, unless told.
+    pub const MAX_WAIT: Duration = Duration::from_secs(2);
 }
 
 impl Gateway {
     pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::GATEWAY)?;
         let upstreams = section.require(reader, "upstream", "http://127.0.0.1:9000");
-        let url = |text: &str| match text.strip_prefix("http://") {
-            Some(host) if !host.is_empty() => Ok(text.to_owned()),
-            _ => Err("write an upstream as http://127.0.0.1:9000".into()),
-        };
+        let slots = section.get("concurrency").and_then(|node| Slots::read(reader, node));
+        let queue = section.get("fair_queue");
+        if let (Some(node), None) = (queue, section.get("concurrency")) {
+            let fault = Fault::new(node.span.clone(), "a queue that nobody ever waits in");
+            reader.fault(
+                fault.help("say how many requests the application gets at once: `concurrency: { max: 64 }`"),
+            );
+        }
         Some(Self {
             upstreams: reader
                 .one_or_more(upstreams?)
                 .iter()
-                .filter_map(|node| reader.read(node, url))
+                .filter_map(|node| reader.read(node, upstream))
                 .collect(),
-            slots: section.get("concurrency").and_then(|node| Slots::read(reader, node)),
-            fair_queue: section.get("fair_queue").and_then(|node| FairQueue::read(reader, node)),
+            slots,
+            fair_queue: queue.and_then(|node| FairQueue::read(reader, node)),
+            timeouts: section
+                .get("timeouts")
+                .and_then(|node| Timeouts::read(reader, node))
+                .unwrap_or_default(),
+            max_body: section
+                .get("max_body")
+                .and_then(|node| reader.bytes(node))
+                .map_or(MAX_BODY, |bytes| bytes as u64),
         })
+    }
+}
+
+/// The host and the port of `http://host:port`.
+fn upstream(text: &str) -> Result<String, String> {
+    let refused = || "write an upstream as http://127.0.0.1:9000, without a path".to_owned();
+    let host = text.strip_prefix("http://").ok_or_else(refused)?;
+    let host = host.strip_suffix('/').unwrap_or(host);
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    let is_name = |name: &str| match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        }
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    if !is_name(name) || !port.is_none_or(is_port) {
+        return Err(refused());
+    }
+    Ok(format!("{name}:{}", port.unwrap_or("80")))
+}
+
+impl Timeouts {
+    fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
+        let section = reader.section(node, keys::TIMEOUTS)?;
+        let time = |key: &str, default: Duration| {
+            let Some(node) = section.get(key) else { return Some(default) };
+            let time = reader.time(node)?;
+            if time.is_zero() {
+                let fault = Fault::new(node.span.clone(), "no time at all");
+                reader.fault(fault.help("write how long is waited, such as 60s"));
+            }
+            Some(time)
+        };
+        let Self { connect, answer, idle } = Self::default();
+        let times = (time("connect", connect), time("answer", answer), time("idle", idle));
+        Some(Self { connect: times.0?, answer: times.1?, idle: times.2? })
     }
 }
 
@@ -95,8 +194,12 @@ impl FairQueue {
         let section = reader.section(node, keys::FAIR_QUEUE)?;
         Some(Self {
             by: section.require(reader, "by", "tenant").and_then(|node| reader.text(node))?,
-            per_key: section.get("per_key").and_then(|node| reader.positive(node, "`per_key`")),
-            max_wait: section.get("max_wait").and_then(|node| reader.time(node)),
+            per_key: section
+                .get("per_key")
+                .and_then(|node| reader.positive(node, "`per_key`"))
+                .unwrap_or(Self::PER_KEY),
+            max_wait: section.get("max_wait").and_then(|node| reader.time(node)).unwrap_or(Self::MAX_WAIT),
+            work: section.word(reader, "work").map(|place| [Work::Time, Work::Cost][place]),
         })
     }
 }

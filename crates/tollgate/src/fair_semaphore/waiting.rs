@@ -25,7 +25,7 @@ pub(super) type Tenant = u64;
 
 #[derive(Debug)]
 pub(super) struct State {
-    slots: usize,
+    pub(super) slots: usize,
     pub(super) queue: FairQueue<Tenant, u64>, // of waiters by number
     waiters: HashMap<u64, Waiter>,
     numbers: u64, // given so far
