@@ -28,6 +28,7 @@ pub(crate) const DRAIN: Duration = Duration::from_secs(5);
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) is_loopback: bool, // whether the listener is bound to the loopback only
+    pub(crate) is_tls: bool,
 }
 
 /// A protocol.
@@ -85,7 +86,7 @@ pub(crate) async fn serve<P: Speak>(
             let _ = stream.try_write(P::WHEN_FULL.unwrap_or_default());
             continue;
         };
-        let connection = Connection { peer, is_loopback };
+        let connection = Connection { peer, is_loopback, is_tls: tls.is_some() };
         let (protocol, tls, mut ended) = (protocol.clone(), tls.clone(), ended.clone());
         tokio::spawn(async move {
             let stop = async move { _ = ended.wait_for(|ended| *ended).await };

@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod demo;
 mod distribution;
+mod gateway;
 mod grpc;
 mod held;
 mod hot_keys;

@@ -18,6 +18,7 @@ use tollgate::Nanos;
 use tollgate_policy::{Answer, Engine, LimitVerdict, Source, Verdict};
 
 use crate::distribution::Distribution;
+use crate::gateway::GatewayMetrics;
 use crate::hot_keys::HotKeys;
 use crate::store::Health;
 
@@ -27,11 +28,13 @@ use crate::store::Health;
 pub(crate) enum Protocol {
     http,
     forward_auth,
+    gateway,
     grpc,
     resp,
 }
 
-const PROTOCOLS: [Protocol; 4] = [Protocol::http, Protocol::forward_auth, Protocol::grpc, Protocol::resp];
+const PROTOCOLS: [Protocol; 5] =
+    [Protocol::http, Protocol::forward_auth, Protocol::gateway, Protocol::grpc, Protocol::resp];
 
 /// What a limit said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -100,6 +103,7 @@ pub(crate) struct Metrics {
     known_descriptors: Mutex<HashSet<String>>, // of those, by name
     limits: ArcSwap<Vec<Option<Arc<LimitMetrics>>>>, // by number
     adding: Mutex<()>,
+    pub(crate) gateway: Option<GatewayMetrics>,
 }
 
 /// What is counted of one limit, found once and not with every request.
@@ -160,6 +164,7 @@ impl Metrics {
         if let Some(store) = store {
             registry.register_collector(Box::new(Shards(Arc::clone(store))));
         }
+        let gateway = engine.policy().gateway.is_some().then(|| GatewayMetrics::new(&mut registry));
         // No limit of a policy can have this name.
         let limit = || "(sent)".to_owned();
         let sent = PROTOCOLS.map(|protocol| {
@@ -183,6 +188,7 @@ impl Metrics {
             known_descriptors: Mutex::default(),
             limits: ArcSwap::default(),
             adding: Mutex::default(),
+            gateway,
         };
         metrics.add_limits(engine);
         metrics

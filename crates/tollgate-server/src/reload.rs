@@ -107,6 +107,7 @@ impl Service {
 fn needs_restart(before: &Policy, after: &Policy) -> Vec<&'static str> {
     let changed = [
         ("listen", before.listen != after.listen),
+        ("gateway", before.gateway != after.gateway),
         ("tls", before.tls != after.tls),
         ("store", before.store != after.store),
         ("record", before.record != after.record),

@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tollgate_policy::Listen;
+use tollgate_policy::{Listen, Policy};
 
 use crate::cli::Serve;
 use crate::reload::{LOOK_EVERY, Reloader};
 use crate::service::Service;
 use crate::source::Source;
 use crate::tls::Acceptors;
-use crate::{demo, grpc, http, listener, logs, resp, store, tls};
+use crate::{demo, gateway, grpc, http, listener, logs, resp, store, tls};
 
 /// Where to listen when nobody says.
 const DEFAULT: Listen = Listen {
@@ -23,6 +23,9 @@ const DEFAULT: Listen = Listen {
     resp: Some(loopback(6380)),
     gateway: None,
 };
+
+/// And where the gateway does, if the policy has one.
+const DEFAULT_GATEWAY: SocketAddr = loopback(8000);
 
 const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
@@ -41,9 +44,12 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
     logs::start(options);
     let policy = source.read()?;
     tracing::info!(policy = %source, version = env!("CARGO_PKG_VERSION"), "starting");
+    raise_open_files();
     let tls = policy.tls.as_ref().map(tls::acceptors).transpose()?;
     let listen = match (options.listen, policy.listen) {
-        (None, listen) => listen.unwrap_or(DEFAULT),
+        (None, listen) => {
+            listen.unwrap_or(Listen { gateway: policy.gateway.as_ref().map(|_| DEFAULT_GATEWAY), ..DEFAULT })
+        }
         // Whoever says where HTTP is spoken has the rest from the policy only.
         (http, listen) => Listen { http, ..listen.unwrap_or_default() },
     };
@@ -83,6 +89,7 @@ async fn serve(
     let http = bind("http", listen.http).await?;
     let grpc = bind("grpc", listen.grpc).await?;
     let resp = bind("resp", listen.resp).await?;
+    let gateway = bind("gateway", listen.gateway).await?;
     let (stop, stopped) = watch::channel(false);
     let stopped = move || {
         let mut stopped = stopped.clone();
@@ -90,7 +97,7 @@ async fn serve(
     };
     let mut listeners = tokio::task::JoinSet::new();
     let urls = [("http", &http), ("grpc", &grpc), ("redis", &resp)]
-        .map(|(scheme, listener)| announce(scheme, listener.as_ref()?, tls.is_some()));
+        .map(|(scheme, listener)| announce(scheme, scheme, listener.as_ref()?, tls.is_some()));
     if service.reloader.source.is_built_in() {
         suggest(&urls);
     }
@@ -110,7 +117,13 @@ async fn serve(
     }
     if let Some(listener) = resp {
         let resp = resp::Resp::new(Arc::clone(service));
-        listeners.spawn(listener::serve(listener, tls.map(|tls| tls.resp), resp, stopped()));
+        listeners.spawn(listener::serve(listener, tls.as_ref().map(|tls| tls.resp.clone()), resp, stopped()));
+    }
+    let behind = gateway::Gateway::new(Arc::clone(service));
+    if let (Some(listener), Some(behind)) = (gateway, &behind) {
+        announce_gateway(&listener, tls.is_some(), &service.engine.policy());
+        let front = gateway::Front(Arc::clone(behind));
+        listeners.spawn(listener::serve(listener, tls.map(|tls| tls.gateway), front, stopped()));
     }
     if options.demo {
         println!("demo: a dozen tenants send requests, to be seen in /metrics and /v1/hot");
@@ -122,7 +135,12 @@ async fn serve(
         tokio::select! {
             _ = hangup.recv() => reload(service, "SIGHUP"),
             _ = look.tick() => if service.reloader.has_changed() { reload(service, "the file has changed") },
-            _ = tick.tick() => service.tick(),
+            _ = tick.tick() => {
+                service.tick();
+                if let Some(gateway) = &behind {
+                    gateway.tick();
+                }
+            }
             _ = terminate.recv() => break "SIGTERM",
             _ = interrupt.recv() => break "SIGINT",
         }
@@ -156,13 +174,31 @@ fn reload(service: &Arc<Service>, why: &'static str) {
     tokio::task::spawn_blocking(move || service.reload(why));
 }
 
+/// Opens as many files as may be: every connection is one, and many systems begin with a thousand.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the number of open files stays as it is");
+    }
+}
+
 /// Says where it listens, as a URL.
-fn announce(scheme: &str, listener: &TcpListener, is_tls: bool) -> Option<String> {
+fn announce(protocol: &str, scheme: &str, listener: &TcpListener, is_tls: bool) -> Option<String> {
     let address = listener.local_addr().ok()?;
     let url = format!("{scheme}{}://{address}", if is_tls { "s" } else { "" });
-    tracing::info!(%address, protocol = scheme, tls = is_tls, "listening");
+    tracing::info!(%address, protocol, tls = is_tls, "listening");
     println!("tollgate listens on {url}");
     Some(url)
+}
+
+/// Says where the gateway listens, and what is behind it.
+fn announce_gateway(listener: &TcpListener, is_tls: bool, policy: &Policy) {
+    announce("gateway", "http", listener, is_tls);
+    if let Some(gateway) = &policy.gateway {
+        println!("  and carries requests from there to {}", gateway.upstreams.join(", "));
+    }
 }
 
 /// Says what to try with the built-in policy.

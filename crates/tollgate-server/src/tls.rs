@@ -14,6 +14,7 @@ pub(crate) struct Acceptors {
     pub(crate) http: TlsAcceptor,
     pub(crate) grpc: TlsAcceptor,
     pub(crate) resp: TlsAcceptor,
+    pub(crate) gateway: TlsAcceptor,
 }
 
 /// Reads the certificate and its key.
@@ -41,5 +42,7 @@ pub(crate) fn acceptors(tls: &Tls) -> Result<Acceptors, String> {
         config.alpn_protocols = vec![protocol.into()];
         TlsAcceptor::from(Arc::new(config.clone()))
     });
-    Ok(Acceptors { http, grpc, resp })
+    config.alpn_protocols = vec!["h2".into(), "http/1.1".into()];
+    let gateway = TlsAcceptor::from(Arc::new(config));
+    Ok(Acceptors { http, grpc, resp, gateway })
 }

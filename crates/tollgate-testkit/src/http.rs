@@ -107,13 +107,30 @@ impl Http {
             let Some((name, value)) = line.trim_end().split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let length = headers.iter().find(|(name, _)| name == "content-length").map(|(_, value)| value);
-        let length = match length {
-            Some(length) if !is_head => length.parse().map_err(|_| no_http(length))?,
-            _ => 0,
-        };
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
+        let value =
+            |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        let has_none = is_head || status == 204 || status == 304;
+        let mut body = Vec::new();
+        match (value("content-length"), value("transfer-encoding")) {
+            _ if has_none => {}
+            (Some(length), _) => {
+                body.resize(length.parse().map_err(|_| no_http(length))?, 0);
+                self.stream.read_exact(&mut body)?;
+            }
+            (None, Some(_chunked)) => loop {
+                line.clear();
+                self.stream.read_line(&mut line)?;
+                let size = usize::from_str_radix(line.trim_end(), 16).map_err(|_| no_http(&line))?;
+                let from = body.len();
+                body.resize(from + size + 2, 0);
+                self.stream.read_exact(&mut body[from..])?;
+                body.truncate(from + size);
+                if size == 0 {
+                    break;
+                }
+            },
+            (None, None) => _ = self.stream.read_to_end(&mut body)?,
+        }
         Ok(Answer { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
     }
 }

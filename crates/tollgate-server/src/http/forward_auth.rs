@@ -1,19 +1,19 @@
 //! `ANY /v1/forward-auth`: decides for a proxy that asks before it lets a request through.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use tollgate_policy::{PROBLEM_JSON, Request as Asked, headers, problem};
+use tollgate_policy::Request as Asked;
+use tollgate_tower::{denial, headers};
 
 use super::Answer;
 use super::problem::Problem;
 use super::query::query_pairs;
-use crate::client::Original;
+use crate::client::original;
 use crate::listener::Connection;
 use crate::metrics::Protocol;
 use crate::service::{Service, unix_time};
@@ -44,8 +44,8 @@ async fn decide(
 ) -> Result<(Response, Duration), Problem> {
     let connection = *request.extensions().get::<Connection>().expect("every request knows its connection");
     let policy = service.engine.policy();
-    let original = Original::read(&policy, request, connection.peer.ip());
-    let mut attributes: Vec<(&str, Cow<'_, str>)> = original.attributes(&policy);
+    let original = original(&policy, request, connection.peer.ip());
+    let mut attributes = original.attributes(&policy);
     if let Some(key) = &settings.key {
         attributes.push(("key", key.into()));
     }
@@ -54,24 +54,14 @@ async fn decide(
     let now = service.engine.clock().now();
     let verdict = service.decide(&policy, &asked, now, Protocol::forward_auth).await?;
     service.took(now, 1);
-    let mut response = if verdict.is_allowed() {
+    let response = if verdict.is_allowed() {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
+        headers(&policy, &verdict, unix_time(), response.headers_mut());
         response
     } else {
-        let body = match *request.method() {
-            Method::HEAD => Body::empty(),
-            _ => Body::from(problem(&verdict, settings.deny.as_u16())),
-        };
-        let mut response = Response::new(body);
-        *response.status_mut() = settings.deny;
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        response
+        denial(&policy, &verdict, unix_time(), request.method(), settings.deny).map(Body::from)
     };
-    for (name, value) in headers(&policy.headers, &verdict, unix_time()) {
-        let value = HeaderValue::try_from(value).expect("names, digits and punctuation");
-        response.headers_mut().insert(HeaderName::from_static(name), value);
-    }
     Ok((response, verdict.delay().into()))
 }
 

@@ -12,7 +12,7 @@ mod limits;
 mod metrics;
 mod permits;
 mod pressure;
-mod problem;
+pub(crate) mod problem;
 mod query;
 mod reload;
 mod server;

@@ -30,6 +30,14 @@ impl Problem {
         Self { status, ..self }
     }
 
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(crate) fn refused(refused: Refused) -> Self {
         let status = match refused {
             Refused::Unauthorized => StatusCode::UNAUTHORIZED,

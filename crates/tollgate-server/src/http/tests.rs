@@ -43,7 +43,7 @@ async fn an_endpoint_takes_the_methods_that_are_described_and_no_others() {
             *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
             *request.uri_mut() = path.replace("{id}", "acme").parse().unwrap();
             let peer = "127.0.0.1:1".parse().unwrap();
-            request.extensions_mut().insert(Connection { peer, is_loopback: true });
+            request.extensions_mut().insert(Connection { peer, is_loopback: true, is_tls: false });
             let status = router.call(request).await.unwrap().status();
             let is_taken = status != StatusCode::METHOD_NOT_ALLOWED && status != StatusCode::NOT_FOUND;
             let is_described = methods.get(method.to_ascii_lowercase()).is_some();

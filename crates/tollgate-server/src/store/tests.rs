@@ -48,7 +48,7 @@ fn in_memory() -> Arc<Service> {
 }
 
 fn connection() -> Connection {
-    Connection { peer: "127.0.0.1:1".parse().unwrap(), is_loopback: true }
+    Connection { peer: "127.0.0.1:1".parse().unwrap(), is_loopback: true, is_tls: false }
 }
 
 /// Waits until something is so, for ten seconds at most.

@@ -1,0 +1,249 @@
+//! One request on its way through: decided, held, given its turn, sent on, answered.
+
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use bytes::Bytes;
+use tokio::time::Instant;
+use tollgate::Weight;
+use tollgate_policy::{Permits, Request, headers};
+use tollgate_tower::{Seen, denial};
+
+use super::Gateway;
+use super::forward::{self, Carried, Peer, Sender};
+use super::front::{Front, unless_gone};
+use super::h1::{Framing, Kind, Lines, Timer};
+use super::metrics::{Ended, UpstreamError};
+use super::refusal::Refusal;
+use super::slots::{Ask, Taken};
+use super::upstream::{AnswerBody, Answered, Call, CallError, Connected, InFlight, call};
+use crate::http::problem::Problem;
+use crate::metrics::Protocol;
+use crate::service::unix_time;
+
+/// The head of a request, in which nothing is left to be doubted.
+#[derive(Debug)]
+pub(super) struct Asked<'r, H> {
+    pub(super) method: &'r Method,
+    pub(super) uri: &'r Uri,
+    pub(super) headers: &'r H,
+    pub(super) host: &'r str,
+    pub(super) framing: Framing, // of its body
+    pub(super) peer: &'r Peer,
+    pub(super) is_tls: bool,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: ReplyHeaders,
+    /// What the client is told of the limits.
+    pub(super) told: Vec<(&'static str, String)>,
+    /// What the client is told of the body's length. None where nothing is said of it.
+    pub(super) framing: Option<Framing>,
+    pub(super) body: ReplyBody,
+    pub(super) held: Held,
+}
+
+#[derive(Debug)]
+pub(super) enum ReplyHeaders {
+    /// The application's, of which some are not handed on.
+    Upstream(Lines),
+    Own(HeaderMap),
+}
+
+#[derive(Debug)]
+pub(super) enum ReplyBody {
+    Full(Bytes),
+    Upstream(AnswerBody),
+    /// From now on both speak something else.
+    Upgraded(Connected),
+}
+
+/// What is held until the answer has been read, or the client has left.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    _permits: Permits,
+    taken: Option<Taken>,
+    in_flight: Option<InFlight>,
+}
+
+impl Held {
+    /// A connection that is open for hours takes no slot from those who ask and go.
+    pub(super) fn release_slot(&mut self) {
+        self.taken = None;
+    }
+}
+
+/// A request that the limits let pass.
+struct Passed {
+    permits: Permits,
+    told: Vec<(&'static str, String)>, // to the client, of the limits
+    until: Option<Instant>,            // it is held
+    tenant: String,
+    weight: Weight,
+    cost: u64,
+    head: Vec<u8>, // as the application gets it
+}
+
+impl Gateway {
+    /// Carries a request to the application and its answer back. None when the client has left.
+    pub(super) async fn exchange<F: Front, H: Carried>(
+        &self,
+        asked: &Asked<'_, H>,
+        front: &mut F,
+        timer: &mut Option<Timer>,
+    ) -> Option<Reply> {
+        let passed = match self.decide(asked).await {
+            Ok(passed) => passed,
+            Err(refusal) => return Some(refusal.into()),
+        };
+        let Passed { permits, told, until, tenant, weight, cost, head } = passed;
+        let mut held = Held { _permits: permits, ..Held::default() };
+        if let Some(until) = until {
+            unless_gone(front, tokio::time::sleep_until(until)).await?;
+        }
+        if let Some(slots) = &self.slots {
+            let ask = Ask { tenant: &tenant, weight, cost };
+            match unless_gone(front, slots.take(ask)).await? {
+                Ok(taken) => {
+                    self.metrics.queued(taken.waited);
+                    held.taken = Some(taken);
+                }
+                Err(refused) => {
+                    self.metrics.ended(Ended::no_slot);
+                    return Some(Reply { told, ..Refusal::no_slot(refused).into() });
+                }
+            }
+        }
+        Some(match self.forward(asked, &head, &mut held, front, timer).await {
+            Ok(answered) => Reply::answered(asked.method, answered, told, held),
+            Err(error) => Reply { told, ..Refusal::not_answered(&error)?.into() },
+        })
+    }
+
+    /// Asks the limits, and makes ready what is to be sent.
+    async fn decide<H: Carried>(&self, asked: &Asked<'_, H>) -> Result<Passed, Refusal> {
+        let service = &*self.service;
+        let policy = service.engine.policy();
+        let seen = Seen::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
+        let attributes = seen.attributes(&policy);
+        let pairs: smallvec::SmallVec<[(&str, &str); 8]> =
+            attributes.iter().map(|(name, value)| (*name, &**value)).collect();
+        let value = |wanted: &str| pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+        let request = Request { attributes: &pairs, cost: None };
+        let now = service.engine.clock().now();
+        let decided = service.hold(&policy, &request, now, Protocol::gateway).await;
+        let (verdict, permits) = decided.map_err(|error| {
+            let detail = Problem::from(error);
+            Refusal::new(detail.status(), detail.detail())
+        })?;
+        service.took(now, 1);
+        if !verdict.is_allowed() {
+            self.metrics.ended(Ended::denied);
+            let denied = denial(&policy, &verdict, unix_time(), asked.method, StatusCode::TOO_MANY_REQUESTS);
+            let (head, body) = denied.into_parts();
+            return Err(Refusal { status: head.status, headers: head.headers, body });
+        }
+        let by = self.slots.as_ref().and_then(|slots| slots.by());
+        let sender = Sender { peer: asked.peer, client: seen.ip, is_tls: asked.is_tls };
+        let mut head = Vec::with_capacity(1024);
+        let parts = (asked.method, asked.uri, asked.headers);
+        forward::write_request(&policy, parts, asked.host, asked.framing, sender, &mut head);
+        let delay = verdict.delay();
+        Ok(Passed {
+            permits,
+            told: headers(&policy.headers, &verdict, unix_time()),
+            until: (!delay.is_zero()).then(|| Instant::now() + delay.into()),
+            tenant: by.and_then(value).unwrap_or_default().to_owned(),
+            weight: policy.weight(value("tenant")),
+            cost: verdict.cost(),
+            head,
+        })
+    }
+
+    /// Sends a request to the place that is best, or to the next if nobody is there.
+    async fn forward<F: Front, H: Carried>(
+        &self,
+        asked: &Asked<'_, H>,
+        head: &[u8],
+        held: &mut Held,
+        front: &mut F,
+        timer: &mut Option<Timer>,
+    ) -> Result<Answered, CallError> {
+        let clock = self.service.engine.clock();
+        let to_send =
+            Call { head, method: asked.method, framing: asked.framing, timeouts: self.settings.timeouts };
+        let mut tried = smallvec::SmallVec::<[usize; 4]>::new();
+        let mut error = CallError::Closed;
+        while let Some((place, at)) = self.upstreams.pick(clock.now(), &tried) {
+            let began = clock.now();
+            let result = call(&to_send, &at, front, timer).await;
+            let now = clock.now();
+            error = match result {
+                Ok(answered) => {
+                    at.succeeded();
+                    self.metrics.upstream_answered(now.since(began));
+                    if let Some(taken) = &mut held.taken {
+                        taken.answered(is_overload(&answered));
+                    }
+                    held.in_flight = Some(at);
+                    self.metrics.ended(Ended::forwarded);
+                    return Ok(answered);
+                }
+                Err(error) => error,
+            };
+            let Some(kind) = UpstreamError::of(&error) else { break };
+            self.metrics.upstream_failed(kind);
+            at.failed(&error, now);
+            if !matches!(error, CallError::Unreachable(_)) {
+                break; // it may have been done
+            }
+            tried.push(place);
+        }
+        let is_upstreams = UpstreamError::of(&error).is_some();
+        if let (Some(taken), true) = (&mut held.taken, is_upstreams) {
+            taken.answered(true);
+        }
+        self.metrics.ended(if is_upstreams { Ended::failed } else { Ended::gone });
+        Err(error)
+    }
+}
+
+/// Whether an answer tells of too much load.
+fn is_overload(answered: &Answered) -> bool {
+    let (Answered::Answer(head, _) | Answered::Upgraded(head, _)) = answered;
+    matches!(head.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+}
+
+impl Reply {
+    fn answered(method: &Method, answered: Answered, told: Vec<(&'static str, String)>, held: Held) -> Self {
+        let (head, body) = match answered {
+            Answered::Answer(head, body) => (head, ReplyBody::Upstream(body)),
+            Answered::Upgraded(head, connected) => (head, ReplyBody::Upgraded(connected)),
+        };
+        let announced = head.headers.of(Kind::ContentLength).next();
+        let length = announced.and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
+        let length = length.map(Framing::Length);
+        let is_bodiless = head.status == StatusCode::NO_CONTENT || head.status.is_informational();
+        let says_only = *method == Method::HEAD || head.status == StatusCode::NOT_MODIFIED;
+        let framing = match length {
+            _ if is_bodiless => None,
+            length if says_only => length,
+            length => Some(length.unwrap_or(Framing::Chunked)),
+        };
+        Self { status: head.status, headers: ReplyHeaders::Upstream(head.headers), told, framing, body, held }
+    }
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            status: refusal.status,
+            headers: ReplyHeaders::Own(refusal.headers),
+            told: Vec::new(),
+            framing: Some(Framing::Length(refusal.body.len() as u64)),
+            body: ReplyBody::Full(refusal.body),
+            held: Held::default(),
+        }
+    }
+}

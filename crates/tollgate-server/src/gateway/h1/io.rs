@@ -1,0 +1,74 @@
+//! One side of a connection with what has been read of it, and a clock for whom it is waited.
+
+use std::future::Future as _;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{Instant, Sleep};
+use tokio_util::io::poll_read_buf;
+
+/// As much is read at once.
+const READ: usize = 16 << 10;
+
+/// A stream, and what has been read of it that nobody has taken yet.
+#[derive(Debug)]
+pub(crate) struct Io<S> {
+    pub(crate) stream: S,
+    pub(crate) buffer: BytesMut,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self { stream, buffer: BytesMut::new() }
+    }
+
+    /// Reads some more into the buffer. 0 is the end.
+    pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.buffer.capacity() - self.buffer.len() < READ / 4 {
+            self.buffer.reserve(READ);
+        }
+        poll_read_buf(Pin::new(&mut self.stream), context, &mut self.buffer)
+    }
+
+    pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await // TLS may have kept some of it
+    }
+}
+
+/// How long somebody is still waited for. It is put off with every request and hardly ever comes due, so the runtime is told
+/// only when it would ring too late, or has rung too early.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    due: Instant,
+}
+
+impl Timer {
+    pub(crate) fn new(time: Duration) -> Self {
+        let due = Instant::now() + time;
+        Self { sleep: Box::pin(tokio::time::sleep_until(due)), due }
+    }
+
+    /// Waits from now.
+    pub(crate) fn set(&mut self, time: Duration) {
+        self.due = Instant::now() + time;
+        if self.due < self.sleep.deadline() {
+            self.sleep.as_mut().reset(self.due);
+        }
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.sleep.as_mut().poll(context).is_ready() {
+            if self.sleep.deadline() >= self.due {
+                return Poll::Ready(());
+            }
+            self.sleep.as_mut().reset(self.due);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,456 @@
+//! Speaks HTTP/1.1 with a client.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::{Method, Uri};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use super::body::{Decoded, Decoder, Encoder};
+use super::framing::Framing;
+use super::head::{HeadReader, Malformed, RequestHead};
+use super::io::{Io, Timer};
+use super::kind::Kind;
+use crate::gateway::exchange::{Asked, Held, Reply, ReplyBody, ReplyHeaders};
+use crate::gateway::forward::{Carried, ConnectionTokens, Keep, Peer, carried_on, write_response};
+use crate::gateway::front::{BodyError, Front};
+use crate::gateway::metrics::Ended;
+use crate::gateway::refusal::Refusal;
+use crate::gateway::upstream::AnswerBody;
+use crate::gateway::{Gateway, h2};
+use crate::listener::Connection;
+
+/// How long the head of a request may take to come, once it has begun.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is read of a client while its request is under way: its next ones, which it may send before it has an answer.
+const READ_AHEAD: usize = 64 << 10;
+
+/// As much of a body that nobody wants is read over, so that the connection can be used on.
+const READ_OVER: u64 = 64 << 10;
+
+/// How long a client that is told off has to read it, while what it still sends is thrown away.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// As much is put together before it is sent.
+const SEND: usize = 64 << 10;
+
+/// What an HTTP/2 client begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Speaks with a client until one of both has enough, or until `stop` and the end of what is under way.
+pub(crate) async fn serve<S>(
+    gateway: &Arc<Gateway>,
+    stream: S,
+    connection: Connection,
+    stop: impl Future<Output = ()> + Send,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let idle = gateway.settings.timeouts.idle;
+    let mut client = Client::new(stream);
+    let mut timer = Some(Timer::new(idle));
+    let mut stop = pin!(stop);
+    let mut is_first = true;
+    let peer = Peer::new(connection.peer.ip());
+    loop {
+        let waits = timer.get_or_insert_with(|| Timer::new(idle));
+        waits.set(idle);
+        let head = match client.next_head(waits, stop.as_mut(), is_first).await {
+            Next::Head(head) => head,
+            Next::Http2 => return h2::serve(gateway, client.io, connection, stop).await,
+            Next::Malformed(malformed) => {
+                gateway.metrics.ended(Ended::refused);
+                let refusal = Refusal::malformed(malformed);
+                return client.part(refusal.into()).await;
+            }
+            Next::End => return,
+        };
+        is_first = false;
+        let mut is_kept = wants_to_stay(&head);
+        let reply = match require_one_meaning(&head) {
+            Err(malformed) => {
+                gateway.metrics.ended(Ended::refused);
+                return client.part(Refusal::malformed(malformed).into()).await;
+            }
+            Ok((_, Framing::Length(length))) if length > gateway.settings.max_body => {
+                gateway.metrics.ended(Ended::refused);
+                return client.part(Refusal::too_large().into()).await;
+            }
+            Ok((host, framing)) => {
+                client.begin_body(&head, framing, gateway.settings.max_body);
+                let asked = Asked {
+                    method: &head.method,
+                    uri: &head.uri,
+                    headers: &head.headers,
+                    host,
+                    framing,
+                    peer: &peer,
+                    is_tls: connection.is_tls,
+                };
+                gateway.exchange(&asked, &mut client, &mut timer).await
+            }
+        };
+        let Some(mut reply) = reply else { return };
+        let is_stopping = poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await;
+        is_kept &= !is_stopping;
+        if let ReplyBody::Upgraded(_) = reply.body {
+            return client.tunnel(reply).await;
+        }
+        is_kept &= client.is_body_over().await;
+        let Ok((is_whole, used)) = client.answer(&head, &mut reply, is_kept).await else { return };
+        timer = timer.or(used);
+        if !is_kept || !is_whole || !client.read_over().await {
+            return client.linger().await;
+        }
+    }
+}
+
+/// Whether the client wants to ask more over this connection.
+fn wants_to_stay(head: &RequestHead) -> bool {
+    let tokens = ConnectionTokens::of(&head.headers);
+    if head.is_11 { !tokens.has(b"close") } else { tokens.has(b"keep-alive") && !tokens.has(b"close") }
+}
+
+/// The host and the framing of a request that everybody reads in the same way.
+fn require_one_meaning(head: &RequestHead) -> Result<(&str, Framing), Malformed> {
+    let framing = Framing::of_request(head)?;
+    match head.method {
+        Method::CONNECT => return Err(Malformed::new("it asks for a tunnel, and there is none here")),
+        Method::TRACE => return Err(Malformed::new("TRACE is not carried on")),
+        _ => {}
+    }
+    let host = one_host(&head.headers, head.is_11)?;
+    let host = match (&head.uri.scheme(), head.uri.authority()) {
+        (Some(_), Some(authority)) => authority.as_str(), // which RFC 9112, section 3.2.2 says wins
+        (None, None) if has_path(&head.uri, &head.method) => host.unwrap_or_default(),
+        _ => return Err(Malformed::new("the target is no path and no URL")),
+    };
+    Ok((host, framing))
+}
+
+fn has_path(uri: &Uri, method: &Method) -> bool {
+    uri.path().starts_with('/') || (uri.path() == "*" && *method == Method::OPTIONS)
+}
+
+/// The one host that a request names. HTTP/1.0 may name none.
+pub(crate) fn one_host<H: Carried>(headers: &H, is_needed: bool) -> Result<Option<&str>, Malformed> {
+    let mut hosts = headers.of(Kind::Host);
+    match (hosts.next(), hosts.next()) {
+        (None, _) if !is_needed => Ok(None),
+        (Some(host), None) => {
+            let host = std::str::from_utf8(host).ok().filter(|host| is_host(host));
+            host.map(Some).ok_or(Malformed::new("Host is a name or an address, with a port or without"))
+        }
+        _ => Err(Malformed::new("HTTP/1.1 asks for one Host header")),
+    }
+}
+
+fn is_host(host: &str) -> bool {
+    !host.is_empty()
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(&byte))
+}
+
+/// A client, and what it is sending.
+pub(crate) struct Client<S> {
+    pub(crate) io: Io<S>,
+    reader: HeadReader,
+    body: Decoder,
+    left: u64,            // that the body may still have
+    wants_continue: bool, // before it sends a body
+    out: Vec<u8>,
+    sent: usize, // of `out`
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every one is a head, and a box for it would be an allocation"
+)]
+enum Next {
+    Head(RequestHead),
+    Http2,
+    Malformed(Malformed),
+    End,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    fn new(stream: S) -> Self {
+        Self {
+            io: Io::new(stream),
+            reader: HeadReader::default(),
+            body: Decoder::new(Framing::Empty),
+            left: 0,
+            wants_continue: false,
+            out: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// Waits for the next request.
+    async fn next_head(
+        &mut self,
+        timer: &mut Timer,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+        is_first: bool,
+    ) -> Next {
+        let mut has_begun = false;
+        poll_fn(|context| {
+            loop {
+                if is_first && self.io.buffer.starts_with(b"PRI ") {
+                    if self.io.buffer.starts_with(PREFACE) {
+                        return Poll::Ready(Next::Http2);
+                    }
+                } else {
+                    match self.reader.request(&mut self.io.buffer) {
+                        Ok(Some(head)) => return Poll::Ready(Next::Head(head)),
+                        Ok(None) => {}
+                        Err(malformed) => return Poll::Ready(Next::Malformed(malformed)),
+                    }
+                }
+                match self.io.poll_fill(context) {
+                    Poll::Ready(Ok(read)) if read > 0 => {}
+                    Poll::Ready(_) => return Poll::Ready(Next::End),
+                    Poll::Pending => break,
+                }
+            }
+            if !self.io.buffer.is_empty() && !has_begun {
+                has_begun = true;
+                timer.set(HEAD_TIMEOUT);
+            }
+            if !has_begun && stop.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Next::End);
+            }
+            timer.poll(context).map(|()| Next::End)
+        })
+        .await
+    }
+
+    fn begin_body(&mut self, head: &RequestHead, framing: Framing, most: u64) {
+        self.body = Decoder::new(framing);
+        self.left = most;
+        self.wants_continue = head.is_11
+            && !framing.is_empty()
+            && head.headers.of(Kind::Expect).any(|expects| expects.eq_ignore_ascii_case(b"100-continue"));
+    }
+
+    /// Reads over what is left of a body. Ready when all of it is, or when it is too much.
+    fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            match std::task::ready!(self.poll_piece(context)) {
+                Ok(Some(_)) => {}
+                Ok(None) => return Poll::Ready(true),
+                Err(_) => return Poll::Ready(false),
+            }
+        }
+    }
+
+    /// Whether the connection can be used on after an answer: what is left of the request has come, or is little.
+    async fn is_body_over(&mut self) -> bool {
+        if self.wants_continue && !self.body.is_done() {
+            return false; // it waits for a word, or for the end
+        }
+        self.left = self.left.min(READ_OVER);
+        match poll_fn(|context| Poll::Ready(self.poll_over(context))).await {
+            Poll::Ready(is_over) => is_over,
+            Poll::Pending => self.body.left().is_some_and(|left| left <= READ_OVER),
+        }
+    }
+
+    /// Waits until it is.
+    async fn read_over(&mut self) -> bool {
+        if self.body.is_done() {
+            return true;
+        }
+        let over = poll_fn(|context| self.poll_over(context));
+        tokio::time::timeout(LINGER, over).await.unwrap_or(false)
+    }
+
+    /// Sends an answer. Whether all of it could be had, and a timer to be used again.
+    async fn answer(
+        &mut self,
+        head: &RequestHead,
+        reply: &mut Reply,
+        is_kept: bool,
+    ) -> std::io::Result<(bool, Option<Timer>)> {
+        // HTTP/1.0 knows no chunks: what has no length ends with the connection.
+        let framing = match reply.framing {
+            Some(Framing::Chunked) if !head.is_11 => Some(Framing::UntilClose),
+            framing => framing,
+        };
+        let keep = match (is_kept && framing != Some(Framing::UntilClose), head.is_11) {
+            (false, _) => Keep::Close,
+            (true, true) => Keep::Open,
+            (true, false) => Keep::OpenFor10,
+        };
+        self.out.clear();
+        reply.write_head(framing, keep, &mut self.out);
+        let body = std::mem::replace(&mut reply.body, ReplyBody::Full(Bytes::new()));
+        let (is_whole, timer) = match body {
+            ReplyBody::Upgraded(_) => (false, None),
+            ReplyBody::Full(bytes) => {
+                if head.method != Method::HEAD {
+                    self.out.extend_from_slice(&bytes);
+                }
+                (true, None)
+            }
+            ReplyBody::Upstream(mut body) => {
+                let encoder = Encoder::new(framing.unwrap_or(Framing::Empty));
+                let is_whole = self.send_body(&mut body, encoder, head).await?;
+                (is_whole, Some(body.into_timer()))
+            }
+        };
+        // Before the client has the end of the answer: whoever then asks for the next finds the place free.
+        reply.held = Held::default();
+        self.io.write_all(&self.out[self.sent..]).await?;
+        self.sent = 0;
+        self.out.clear();
+        Ok((is_whole && keep != Keep::Close, timer))
+    }
+
+    /// Sends the body of an answer as it comes. False if not all of it came: the client sees that by a connection that ends too
+    /// early.
+    async fn send_body(
+        &mut self,
+        body: &mut AnswerBody,
+        mut encoder: Encoder,
+        head: &RequestHead,
+    ) -> std::io::Result<bool> {
+        if body.is_done() && head.method == Method::HEAD {
+            return Ok(true);
+        }
+        poll_fn(|context| {
+            loop {
+                while self.out.len() - self.sent < SEND {
+                    match body.poll_piece(context) {
+                        Poll::Pending => break,
+                        Poll::Ready(Ok(Some(piece))) if encoder.piece(&piece, &mut self.out) => {}
+                        Poll::Ready(Ok(None)) => {
+                            // What is left goes out with whatever comes next.
+                            return Poll::Ready(Ok(encoder.end(&mut self.out)));
+                        }
+                        Poll::Ready(_) => return Poll::Ready(Ok(false)),
+                    }
+                }
+                if self.sent == self.out.len() {
+                    std::task::ready!(Pin::new(&mut self.io.stream).poll_flush(context))?;
+                    return Poll::Pending;
+                }
+                let written = std::task::ready!(
+                    Pin::new(&mut self.io.stream).poll_write(context, &self.out[self.sent..])
+                )?;
+                if written == 0 {
+                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+                }
+                self.sent += written;
+                if self.sent == self.out.len() {
+                    self.out.clear();
+                    self.sent = 0;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Sends a last answer, and ends.
+    async fn part(&mut self, mut reply: Reply) {
+        self.out.clear();
+        reply.write_head(reply.framing, Keep::Close, &mut self.out);
+        if let ReplyBody::Full(bytes) = std::mem::replace(&mut reply.body, ReplyBody::Full(Bytes::new())) {
+            self.out.extend_from_slice(&bytes);
+        }
+        let out = std::mem::take(&mut self.out);
+        if self.io.write_all(&out).await.is_ok() {
+            self.linger().await;
+        }
+    }
+
+    /// Ends a connection so that the client can read what it was sent last: what it still sends is read and thrown away for a
+    /// while, since a connection that is closed with bytes unread is reset, and the answer with it.
+    async fn linger(&mut self) {
+        if self.io.stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut thrown_away = vec![0; 8 << 10];
+        let drained =
+            async { while matches!(self.io.stream.read(&mut thrown_away).await, Ok(read) if read > 0) {} };
+        let _ = tokio::time::timeout(LINGER, drained).await;
+    }
+
+    /// Lets client and application speak to each other from now on.
+    async fn tunnel(mut self, mut reply: Reply) {
+        reply.held.release_slot();
+        let mut first = Vec::with_capacity(512);
+        let protocol = match &reply.headers {
+            ReplyHeaders::Upstream(headers) => headers.of(Kind::Upgrade).next(),
+            ReplyHeaders::Own(_) => None,
+        };
+        reply.write_head(None, Keep::Upgrade(protocol.unwrap_or_default()), &mut first);
+        let ReplyBody::Upgraded(mut connected) = reply.body else { return };
+        first.extend_from_slice(&connected.io.buffer);
+        let mut sent = self.io.write_all(&first).await;
+        if sent.is_ok() {
+            sent = connected.io.write_all(&self.io.buffer).await;
+        }
+        if sent.is_ok() {
+            // Whichever ends it, the other is told.
+            let _ = tokio::io::copy_bidirectional(&mut self.io.stream, &mut connected.io.stream).await;
+        }
+    }
+}
+
+impl Reply {
+    fn write_head(&self, framing: Option<Framing>, keep: Keep<'_>, out: &mut Vec<u8>) {
+        match &self.headers {
+            ReplyHeaders::Upstream(lines) => {
+                write_response(self.status, carried_on(lines), &self.told, framing, keep, out);
+            }
+            ReplyHeaders::Own(headers) => {
+                write_response(self.status, carried_on(headers), &self.told, framing, keep, out);
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Front for Client<S> {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        if self.wants_continue && self.io.buffer.is_empty() && !self.body.is_done() {
+            // A line as short as this is taken at once, or the connection is in a bad way.
+            let line = b"HTTP/1.1 100 Continue\r\n\r\n";
+            match Pin::new(&mut self.io.stream).poll_write(context, line) {
+                Poll::Ready(Ok(written)) if written == line.len() => self.wants_continue = false,
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(_) => return Poll::Ready(Err(BodyError::Gone)),
+            }
+        }
+        loop {
+            match self.body.decode(&mut self.io.buffer).map_err(BodyError::Malformed)? {
+                Decoded::End => return Poll::Ready(Ok(None)),
+                Decoded::Piece(piece) => {
+                    let Some(left) = self.left.checked_sub(piece.len() as u64) else {
+                        return Poll::Ready(Err(BodyError::TooLarge));
+                    };
+                    self.left = left;
+                    return Poll::Ready(Ok(Some(piece)));
+                }
+                Decoded::NeedsMore => match std::task::ready!(self.io.poll_fill(context)) {
+                    Ok(read) if read > 0 => {}
+                    _ => return Poll::Ready(Err(BodyError::Gone)),
+                },
+            }
+        }
+    }
+
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.io.buffer.len() < READ_AHEAD {
+            match std::task::ready!(self.io.poll_fill(context)) {
+                Ok(read) if read > 0 => {}
+                _ => return Poll::Ready(()),
+            }
+        }
+        Poll::Pending // more is not read ahead, and so it is not seen
+    }
+}

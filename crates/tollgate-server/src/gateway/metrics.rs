@@ -1,0 +1,192 @@
+//! What is counted of the gateway.
+
+use std::sync::{Arc, OnceLock};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use tollgate::{Clock, Nanos};
+
+use super::slots::Slots;
+use super::upstream::{CallError, Upstreams};
+use crate::distribution::Distribution;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "they are label values, as they stand")]
+pub(super) enum Ended {
+    /// The application answered.
+    forwarded,
+    /// A limit denied it.
+    denied,
+    /// There was no slot in time.
+    no_slot,
+    /// It was no request that could be taken.
+    refused,
+    /// The application did not answer.
+    failed,
+    /// The client left.
+    gone,
+}
+
+const ENDED: [Ended; 6] =
+    [Ended::forwarded, Ended::denied, Ended::no_slot, Ended::refused, Ended::failed, Ended::gone];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndedLabels {
+    outcome: Ended,
+}
+
+/// Why the application did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "they are label values, as they stand")]
+pub(super) enum UpstreamError {
+    unreachable,
+    closed,
+    timeout,
+    malformed,
+}
+
+const UPSTREAM_ERRORS: [UpstreamError; 4] =
+    [UpstreamError::unreachable, UpstreamError::closed, UpstreamError::timeout, UpstreamError::malformed];
+
+impl UpstreamError {
+    /// None where it is not the application's fault.
+    pub(super) const fn of(error: &CallError) -> Option<Self> {
+        Some(match error {
+            CallError::Unreachable(_) => Self::unreachable,
+            CallError::Closed => Self::closed,
+            CallError::TimedOut => Self::timeout,
+            CallError::Malformed(_) => Self::malformed,
+            CallError::Body(_) | CallError::Gone => return None,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ErrorLabels {
+    kind: UpstreamError,
+}
+
+/// What is counted. Clones count together.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewayMetrics {
+    ended: [Counter; ENDED.len()],
+    errors: [Counter; UPSTREAM_ERRORS.len()],
+    answered: Distribution,
+    queued: Distribution,
+    watched: Arc<OnceLock<Watched>>,
+}
+
+/// What is looked at when somebody asks.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) slots: Option<Arc<Slots>>,
+    pub(super) upstreams: Arc<Upstreams>,
+    pub(super) clock: Clock,
+}
+
+impl GatewayMetrics {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
+        let ended: Family<EndedLabels, Counter> = Family::default();
+        registry.register(
+            "gateway_requests",
+            "Requests through the gateway, by how they ended",
+            ended.clone(),
+        );
+        let errors: Family<ErrorLabels, Counter> = Family::default();
+        registry.register("upstream_errors", "Requests that the application did not answer", errors.clone());
+        let answered = Distribution::new(&[
+            1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1, 5e-1, 1.0, 2.0, 5.0, 10.0, 30.0,
+        ]);
+        registry.register(
+            "upstream_duration_seconds",
+            "How long the application took to begin its answer",
+            answered.clone(),
+        );
+        let queued =
+            Distribution::new(&[1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1, 5e-1, 1.0, 2.0, 5.0]);
+        registry.register("queue_wait_seconds", "How long requests waited for a slot", queued.clone());
+        let watched = Arc::new(OnceLock::new());
+        registry.register_collector(Box::new(Watch(Arc::clone(&watched))));
+        Self {
+            ended: ENDED.map(|outcome| ended.get_or_create_owned(&EndedLabels { outcome })),
+            errors: UPSTREAM_ERRORS.map(|kind| errors.get_or_create_owned(&ErrorLabels { kind })),
+            answered,
+            queued,
+            watched,
+        }
+    }
+
+    /// Lets these be looked at.
+    pub(super) fn watch(&self, watched: Watched) {
+        let _ = self.watched.set(watched);
+    }
+
+    pub(super) fn ended(&self, ended: Ended) {
+        self.ended[ended as usize].inc();
+    }
+
+    pub(super) fn upstream_failed(&self, error: UpstreamError) {
+        self.errors[error as usize].inc();
+    }
+
+    pub(super) fn upstream_answered(&self, after: Nanos) {
+        self.answered.observe(after.get() as f64 / 1e9);
+    }
+
+    pub(super) fn queued(&self, time: Nanos) {
+        self.queued.observe(time.get() as f64 / 1e9);
+    }
+}
+
+#[derive(Debug)]
+struct Watch(Arc<OnceLock<Watched>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    upstream: String,
+}
+
+impl Collector for Watch {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Some(watched) = self.0.get() else { return Ok(()) };
+        let mut gauge = |name: &str, help: &str, value: i64| {
+            let gauge = ConstGauge::new(value);
+            let descriptor =
+                encoder.encode_descriptor(name, help, None, EncodeMetric::metric_type(&gauge))?;
+            gauge.encode(descriptor)
+        };
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        if let Some(slots) = &watched.slots {
+            gauge("inflight", "Slots of the application in use", number(slots.in_use() as u64))?;
+            gauge("limit_current", "Slots of the application", number(slots.limit()))?;
+            gauge("queue_length", "Requests that wait for a slot", number(slots.waiting() as u64))?;
+        }
+        let now = watched.clock.now();
+        let each = |name: &str,
+                    help: &str,
+                    encoder: &mut DescriptorEncoder<'_>,
+                    of: &dyn Fn(&super::upstream::Upstream) -> i64| {
+            let mut family =
+                encoder.encode_descriptor(name, help, None, prometheus_client::metrics::MetricType::Gauge)?;
+            for upstream in watched.upstreams.iter() {
+                let labels = UpstreamLabels { upstream: upstream.authority.clone() };
+                ConstGauge::new(of(upstream)).encode(family.encode_family(&labels)?)?;
+            }
+            Ok::<(), std::fmt::Error>(())
+        };
+        each("upstream_inflight", "Requests that are there", &mut encoder, &|upstream| {
+            number(upstream.in_flight() as u64)
+        })?;
+        each(
+            "upstream_up",
+            "1 while it is asked, 0 while it is left alone because it fails",
+            &mut encoder,
+            &|upstream| i64::from(upstream.is_well(now)),
+        )
+    }
+}

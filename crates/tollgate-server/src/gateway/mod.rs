@@ -1,0 +1,74 @@
+//! The reverse proxy: limits requests, holds them back, shares what the application can do, and carries them there.
+//!
+//! The way of a request: `h1/server.rs` or `h2.rs` read it from a client; `exchange.rs` asks the limits, waits for its time and
+//! its slot (`slots.rs`); `forward.rs` writes its head anew; `upstream/` carries it to the application and its answer back.
+
+mod exchange;
+mod forward;
+mod front;
+mod h1;
+mod h2;
+mod metrics;
+mod refusal;
+mod slots;
+mod upstream;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tollgate_policy::Gateway as Settings;
+
+pub(crate) use self::metrics::GatewayMetrics;
+use self::metrics::Watched;
+use self::slots::Slots;
+use self::upstream::Upstreams;
+use crate::listener::{Connection, Speak};
+use crate::service::Service;
+
+/// The gateway.
+pub(crate) struct Gateway {
+    service: Arc<Service>,
+    settings: Settings,
+    upstreams: Arc<Upstreams>,
+    slots: Option<Arc<Slots>>,
+    metrics: GatewayMetrics,
+}
+
+impl Gateway {
+    /// As the policy in force has it: none where it has none.
+    pub(crate) fn new(service: Arc<Service>) -> Option<Arc<Self>> {
+        let policy = service.engine.policy();
+        let settings = policy.gateway.clone()?;
+        let has_costs = !policy.costs.is_empty();
+        let metrics = service.metrics.gateway.clone()?;
+        drop(policy);
+        let clock = service.engine.clock().clone();
+        let slots = Slots::new(&settings, has_costs, clock.clone());
+        let upstreams = Arc::new(Upstreams::new(&settings.upstreams));
+        metrics.watch(Watched { slots: slots.clone(), upstreams: Arc::clone(&upstreams), clock });
+        Some(Arc::new(Self { service, settings, upstreams, slots, metrics }))
+    }
+
+    /// What is to be done every second.
+    pub(crate) fn tick(&self) {
+        self.upstreams.iter().for_each(upstream::Upstream::sweep);
+    }
+}
+
+/// Speaks HTTP/1.1 or HTTP/2, whichever the client begins with.
+#[derive(Clone)]
+pub(crate) struct Front(pub(crate) Arc<Gateway>);
+
+impl Speak for Front {
+    const NAME: &'static str = "gateway";
+    const MOST_CONNECTIONS: u32 = 50_000;
+    const WHEN_FULL: Option<&'static [u8]> = None;
+
+    async fn speak<S>(self, stream: S, connection: Connection, stop: impl Future<Output = ()> + Send)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        h1::serve(&self.0, stream, connection, stop).await;
+    }
+}

@@ -1,0 +1,197 @@
+//! An application behind the gateway: hyper serves it, and it writes down what it gets.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) at: Instant,
+    pub(crate) request: String, // method and target
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Bytes,
+}
+
+impl Arrived {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// An application that runs until it is dropped.
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
+    state: Arc<State>,
+    runtime: Option<Runtime>,
+}
+
+struct State {
+    arrived: Mutex<Vec<Arrived>>,
+    connections: AtomicUsize, // so far
+    at_work: AtomicUsize,
+    most_at_work: AtomicUsize,
+    workers: Semaphore, // as many requests are worked on at once
+}
+
+impl Backend {
+    pub(crate) fn start() -> Self {
+        Self::with_workers(Semaphore::MAX_PERMITS)
+    }
+
+    /// An application that works on so many requests at once, and lets the others wait.
+    pub(crate) fn with_workers(workers: usize) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State {
+            arrived: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            at_work: AtomicUsize::new(0),
+            most_at_work: AtomicUsize::new(0),
+            workers: Semaphore::new(workers),
+        });
+        runtime.spawn(serve(listener, Arc::clone(&state)));
+        Self { address, state, runtime: Some(runtime) }
+    }
+
+    /// What has arrived so far.
+    pub(crate) fn arrived(&self) -> Vec<Arrived> {
+        self.state.arrived.lock().clone()
+    }
+
+    /// How many connections it has been asked over.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many requests it has worked on at once, at most.
+    pub(crate) fn most_at_work(&self) -> usize {
+        self.state.most_at_work.load(Ordering::Relaxed)
+    }
+
+    /// Works on more requests at once, or on fewer.
+    pub(crate) fn add_workers(&self, workers: usize) {
+        self.state.workers.add_permits(workers);
+    }
+
+    pub(crate) fn take_workers(&self, workers: usize) {
+        let state = Arc::clone(&self.state);
+        let taking = async move { state.workers.acquire_many(workers as u32).await.unwrap().forget() };
+        self.runtime.as_ref().unwrap().spawn(taking);
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, state: Arc<State>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        state.connections.fetch_add(1, Ordering::Relaxed);
+        stream.set_nodelay(true).unwrap();
+        let state = Arc::clone(&state);
+        let service = service_fn(move |request| answer(Arc::clone(&state), request));
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+/// `/sleep/20` answers after 20 ms of work, `/status/503` with 503, `/bytes/1000` with as many bytes, `/chunks/3` in as many
+/// pieces; anything else with what it was asked.
+async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
+    let at = Instant::now();
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let text = |value: &hyper::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let arrived = Arrived {
+        at,
+        request: format!("{} {}", head.method, head.uri),
+        headers: head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
+        body,
+    };
+    let told = format!("{} {}", arrived.request, arrived.body.len());
+    state.arrived.lock().push(arrived);
+    let mut parts = head.uri.path().trim_start_matches('/').split('/');
+    let what = parts.next().unwrap_or_default();
+    let number: u64 = parts.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let mut response = Response::new(Answer::from(told));
+    match what {
+        "sleep" => {
+            let worker = state.workers.acquire().await.unwrap();
+            let at_work = state.at_work.fetch_add(1, Ordering::Relaxed) + 1;
+            state.most_at_work.fetch_max(at_work, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(number)).await;
+            state.at_work.fetch_sub(1, Ordering::Relaxed);
+            drop(worker);
+        }
+        "status" => *response.status_mut() = hyper::StatusCode::from_u16(number as u16).unwrap(),
+        "bytes" => *response.body_mut() = Answer::from("x".repeat(number as usize)),
+        "chunks" => *response.body_mut() = Answer { whole: None, pieces: number },
+        "hop" => {
+            for (name, value) in
+                [("connection", "x-secret"), ("x-secret", "1"), ("keep-alive", "5"), ("x-kept", "2")]
+            {
+                response.headers_mut().append(name, value.parse().unwrap());
+            }
+        }
+        _ => {}
+    }
+    Ok(response)
+}
+
+/// A body of one piece, or of several that come 20 ms after each other.
+pub(crate) struct Answer {
+    whole: Option<Full<Bytes>>,
+    pieces: u64,
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Self {
+        Self { whole: Some(Full::new(text.into())), pieces: 0 }
+    }
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        if let Some(whole) = &mut self.whole {
+            return std::pin::Pin::new(whole).poll_frame(context);
+        }
+        if self.pieces == 0 {
+            return std::task::Poll::Ready(None);
+        }
+        self.pieces -= 1;
+        std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(Bytes::from_static(b"a piece of it, ")))))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.whole.as_ref().map_or_else(hyper::body::SizeHint::default, hyper::body::Body::size_hint)
+    }
+}

@@ -1,0 +1,9 @@
+//! The gateway, as clients and applications see it: the real binary between real sockets.
+#![allow(clippy::unwrap_used)]
+
+mod backend;
+mod proxying;
+mod running;
+#[path = "../service/mod.rs"]
+mod service;
+mod smuggling;

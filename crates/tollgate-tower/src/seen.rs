@@ -1,0 +1,112 @@
+//! A request as limits see it.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::{HeaderMap, Method};
+use smallvec::SmallVec;
+use tollgate_policy::{Policy, PolicyInForce, normal_path};
+
+/// As much of a value is counted by. Longer ones are nobody's name.
+const LONGEST_VALUE: usize = 4 << 10;
+
+/// The headers of a message, however they are kept.
+pub trait Headers {
+    /// The values of a header, whose name is given in small letters.
+    fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]>;
+
+    /// The text of a header: of several lines, the last, which is what the nearest proxy has added.
+    fn last<'h>(&'h self, name: &'h str) -> Option<Cow<'h, str>> {
+        self.values(name).last().map(lossy).filter(|value| !value.is_empty())
+    }
+}
+
+impl Headers for HeaderMap {
+    fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]> {
+        self.get_all(name).iter().map(http::HeaderValue::as_bytes)
+    }
+}
+
+/// A request as limits see it: what it asks for, and who asks.
+#[derive(Debug)]
+pub struct Seen<'r, H> {
+    /// The method.
+    pub method: Cow<'r, str>,
+    /// The path in its normal form.
+    pub path: Cow<'r, str>,
+    /// The host.
+    pub host: Option<Cow<'r, str>>,
+    /// The client's address.
+    pub ip: IpAddr,
+    /// The headers, from which `identity` takes what else is known.
+    pub headers: &'r H,
+}
+
+/// Names and values.
+pub type Attributes<'a> = SmallVec<[(&'a str, Cow<'a, str>); 8]>;
+
+impl<'r, H: Headers> Seen<'r, H> {
+    /// A request of its sender. `peer` is who is at the other end of the connection.
+    pub fn new(policy: &Policy, method: &'r Method, path: &'r str, headers: &'r H, peer: IpAddr) -> Self {
+        Self {
+            method: method.as_str().into(),
+            path: normal_path(path),
+            host: headers.last("host"),
+            ip: client(policy, headers, peer),
+            headers,
+        }
+    }
+
+    /// What the policy looks at.
+    pub fn attributes<'a>(&'a self, policy: &'a PolicyInForce<'_>) -> Attributes<'a> {
+        let identity = &policy.identity;
+        let from = |source: &'a Option<String>| {
+            source.as_deref().and_then(|source| self.header(source)).filter(|value| !value.is_empty())
+        };
+        // To write an address is work, which is done where somebody looks.
+        let ip = || policy.looks_at("ip").then(|| identity.client_ip.attribute(self.ip).into());
+        let known = [
+            ("tenant", from(&identity.tenant)),
+            ("user", from(&identity.user)),
+            ("ip", ip()),
+            ("method", Some((&*self.method).into())),
+            ("path", Some((&*self.path).into())),
+            ("host", self.host.as_deref().map(Cow::from)),
+        ];
+        let known = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let headers = policy.attributes().filter_map(|name| Some((name, self.header(name)?)));
+        // What is matched is matched as it is; what is counted by is cut to what counts.
+        let is_matched = |name: &str| ["path", "method", "host"].contains(&name);
+        known
+            .chain(headers)
+            .map(|(name, value)| (name, if is_matched(name) { value } else { cut(value) }))
+            .collect()
+    }
+
+    /// The value of an attribute that names a header, such as `header.x-api-key`.
+    fn header<'a>(&'a self, attribute: &'a str) -> Option<Cow<'a, str>> {
+        self.headers.values(attribute.strip_prefix("header.")?).last().map(lossy)
+    }
+}
+
+/// Who asks: `peer`, or whom a proxy of ours that is there tells of.
+fn client<H: Headers>(policy: &Policy, headers: &H, peer: IpAddr) -> IpAddr {
+    let client_ip = &policy.identity.client_ip;
+    if !client_ip.trusts(peer) {
+        return client_ip.client(peer, []);
+    }
+    let lines: SmallVec<[Cow<'_, str>; 2]> = headers.values(client_ip.header_name()).map(lossy).collect();
+    client_ip.client(peer, lines.iter().map(|line| &**line))
+}
+
+/// Bytes as text. What is none is shown as such and hides nothing of the rest: a client may write any byte.
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+fn cut(value: Cow<'_, str>) -> Cow<'_, str> {
+    if value.len() <= LONGEST_VALUE {
+        return value;
+    }
+    Cow::Owned(value[..value.floor_char_boundary(LONGEST_VALUE)].to_owned())
+}
