@@ -1,11 +1,98 @@
-//! HTTP requests and answers as a Tollgate policy sees and makes them.
+//! Rate limiting for axum, tonic and hyper: a [tower layer](TollgateLayer) over a Tollgate policy, or over a few rules
+//! written in Rust.
 //!
-//! What the gateway, forward-auth and services in Rust have in common: the attributes of a request ([`Seen`]), and what a
+//! ```no_run
+//! use std::net::SocketAddr;
+//! use std::path::Path;
+//!
+//! use axum::extract::ConnectInfo;
+//! use axum::{Router, routing::get};
+//! use tollgate_policy::{Engine, Policy};
+//! use tollgate_tower::TollgateLayer;
+//!
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = Path::new("tollgate.yaml");
+//! let engine = Engine::new(Policy::read(file, &std::fs::read_to_string(file)?)?)?;
+//! let layer = TollgateLayer::new(engine)
+//!     .peer(|request| request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()));
+//!
+//! let app = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//! axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What becomes of a request
+//!
+//! All limits of the policy that apply to it are asked, and charged together or not at all.
+//!
+//! - If they allow, it goes on to the service, and the answer carries the `RateLimit` headers that the policy asks for.
+//! - If they allow after a time (`max_wait`, or a leaky bucket), it is held for as long. A client that leaves is gone.
+//! - If one denies, the service is not called. The answer is 429 with `Retry-After` and a body of
+//!   `application/problem+json`. For gRPC it is `RESOURCE_EXHAUSTED`, with the same words and headers, for its clients do
+//!   not understand a 429.
+//! - Places of a concurrency limit are held until the answer has ended, whole with its last frame, or its client has
+//!   left. An answer that turns the connection into something else, such as a WebSocket, ends with its head.
+//! - Errors of the service are passed on as they are.
+//! - To more than 32 limits at once there is no decision, and the answer is a 500 that names them.
+//!
+//! With states in memory, a request is decided while the service is called, without waiting and without a task. With an
+//! engine [over a store](tollgate_policy::Engine::with_store) the store is waited for. Held requests wait by the engine's
+//! clock, on any runtime; in a test, [moving the clock](tollgate::Clock::advance) is enough.
+//!
+//! # What limits see
+//!
+//! | attribute | from |
+//! |---|---|
+//! | `method`, `path`, `host` | the request. Behind axum's `nest`, a path is without what was nested under: put the layer on the outermost router |
+//! | `ip` | the other end of the connection, told by [`peer`](TollgateLayer::peer), or whom a proxy there tells of that `identity.client_ip` of the policy trusts |
+//! | `tenant`, `user` | the headers that `identity` of the policy names |
+//! | `header.…` | that header |
+//! | any | what [`attribute`](TollgateLayer::attribute) tells, which counts before all others |
+//!
+//! A client can write any header. Count by what it cannot choose: an address, or a user that has been authenticated.
+//!
+//! # Without a policy file
+//!
+//! [`Limits`] are plain rules with names:
+//!
+//! ```
+//! use tollgate::{Rate, TokenBucket};
+//! use tollgate_policy::Engine;
+//! use tollgate_tower::{Limits, TollgateLayer};
+//!
+//! let limits = Limits::new().limit("per-key", TokenBucket::new(Rate::per_second(5)?, 10)?, &["header.x-api-key"]);
+//! let layer = TollgateLayer::new(Engine::new(limits.policy()?)?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # tonic and hyper
+//!
+//! `tonic::transport::Server::builder().layer(layer)` puts all services of a server behind the limits; a call's `path` is
+//! `/package.Service/Method`. Around any other `Service` of HTTP requests, such as one for hyper, there is
+//! [`Layer::layer`](tower_layer::Layer::layer). `examples/axum.rs` and `examples/tonic.rs` are to be run and tried.
+//!
+//! # For other adapters
+//!
+//! What the gateway and forward-auth have in common with the layer: the attributes of a request ([`Seen`]), and what a
 //! client is told of the decision ([`headers`], [`denial`]).
 #![forbid(unsafe_code)]
 
+mod body;
+mod decide;
+mod future;
+mod grpc;
+mod layer;
+mod limits;
 mod seen;
+mod service;
 mod told;
 
+pub use self::body::ResponseBody;
+pub use self::future::ResponseFuture;
+pub use self::layer::TollgateLayer;
+pub use self::limits::Limits;
 pub use self::seen::{Attributes, Headers, Seen};
+pub use self::service::Tollgate;
 pub use self::told::{denial, headers};

@@ -104,7 +104,8 @@ fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-fn cut(value: Cow<'_, str>) -> Cow<'_, str> {
+/// As much of a value as is counted by.
+pub(crate) fn cut(value: Cow<'_, str>) -> Cow<'_, str> {
     if value.len() <= LONGEST_VALUE {
         return value;
     }

@@ -1,0 +1,96 @@
+//! Asks the limits about a request.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Response, StatusCode};
+use smallvec::SmallVec;
+use tollgate::Sleep;
+use tollgate_policy::{Engine, Permits, Request};
+
+use crate::grpc;
+use crate::seen::{Attributes, Seen, cut};
+use crate::told::{denial, undecidable, unix_time};
+
+pub(crate) type Peer = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
+pub(crate) type Value = dyn for<'r> Fn(&'r Parts) -> Option<Cow<'r, str>> + Send + Sync;
+pub(crate) type Cost = dyn Fn(&Parts) -> Option<u64> + Send + Sync;
+
+/// Who decides, and what he is told of requests besides what they say themselves.
+#[derive(Clone)]
+pub(crate) struct Decider {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) attributes: Vec<(String, Arc<Value>)>,
+    pub(crate) cost: Option<Arc<Cost>>,
+}
+
+/// What becomes of a request.
+pub(crate) enum Decided {
+    Passes(Passed),
+    /// It passes after a time.
+    Held(Sleep, Passed),
+    Refused(Response<Bytes>),
+}
+
+/// What goes with the answer to a request that passes.
+#[derive(Default)]
+pub(crate) struct Passed {
+    pub(crate) told: Vec<(&'static str, String)>, // to the client, of the limits
+    pub(crate) permits: Permits,                  // held until it ends
+}
+
+impl Decider {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, peer: Arc::new(peer), attributes: Vec::new(), cost: None }
+    }
+
+    /// Decides a request. With states in this process, nothing is waited for.
+    pub(crate) async fn decide(&self, request: &Parts) -> Decided {
+        let policy = self.engine.policy();
+        let peer = (self.peer)(request).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let mut seen = Seen::new(&policy, &request.method, request.uri.path(), &request.headers, peer);
+        // HTTP/2 has the host there, and in HTTP/1.1 it counts before `Host`.
+        if let Some(authority) = request.uri.authority() {
+            seen.host = Some(authority.as_str().into());
+        }
+        let own = self.attributes.iter().filter_map(|(name, value)| Some((&**name, cut(value(request)?))));
+        let attributes: Attributes<'_> = own.chain(seen.attributes(&policy)).collect();
+        let attributes: SmallVec<[(&str, &str); 8]> =
+            attributes.iter().map(|(name, value)| (*name, &**value)).collect();
+        let cost = self.cost.as_ref().and_then(|cost| cost(request));
+        let plan = match policy.plan_with_permits(&Request { attributes: &attributes, cost }) {
+            Ok(plan) => plan,
+            Err(error) => return refuse(request, undecidable(&error, &request.method)),
+        };
+        let clock = self.engine.clock();
+        let (verdict, permits) = plan.hold(clock.now()).await;
+        if !verdict.is_allowed() {
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            return refuse(request, denial(&policy, &verdict, unix_time(), &request.method, status));
+        }
+        let told = tollgate_policy::headers(&policy.headers, &verdict, unix_time());
+        let (passed, delay) = (Passed { told, permits }, verdict.delay());
+        if delay.is_zero() {
+            return Decided::Passes(passed);
+        }
+        // From now on: a store may have taken its time to answer.
+        Decided::Held(clock.sleep_until(clock.now().after(delay)), passed)
+    }
+}
+
+fn refuse(request: &Parts, refused: Response<Bytes>) -> Decided {
+    Decided::Refused(match grpc::content_type(&request.headers) {
+        Some(content_type) => grpc::refusal(refused, content_type),
+        None => refused,
+    })
+}
+
+/// Who is at the other end of the connection, where somebody has put that into the extensions of a request.
+fn peer(request: &Parts) -> Option<IpAddr> {
+    let address = request.extensions.get::<SocketAddr>().map(SocketAddr::ip);
+    address.or_else(|| request.extensions.get::<IpAddr>().copied())
+}

@@ -1,0 +1,123 @@
+//! The layer, and what it is told of requests.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::request::Parts;
+use tollgate_policy::Engine;
+use tower_layer::Layer;
+
+use crate::decide::Decider;
+use crate::service::Tollgate;
+
+/// Puts services behind the limits of an [`Engine`].
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::{Rate, TokenBucket};
+/// use tollgate_policy::Engine;
+/// use tollgate_tower::{Limits, TollgateLayer};
+///
+/// let limits = Limits::new().limit("everybody", TokenBucket::new(Rate::per_second(5)?, 10)?, &[]);
+/// let layer = TollgateLayer::new(Engine::new(limits.policy()?)?);
+/// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Clones, and the services they make, share the engine and so all limits.
+#[derive(Clone)]
+pub struct TollgateLayer {
+    decider: Arc<Decider>,
+}
+
+impl TollgateLayer {
+    /// A layer that decides by an engine, which others may use besides.
+    pub fn new(engine: impl Into<Arc<Engine>>) -> Self {
+        Self { decider: Arc::new(Decider::new(engine.into())) }
+    }
+
+    /// Says who is at the other end of a request's connection. What follows from it is the policy's to say: whether a
+    /// proxy is there that is trusted, and whom that one tells of.
+    ///
+    /// Left out, it is the `SocketAddr` or the `IpAddr` among the request's extensions. Where there is none, the request
+    /// counts as one from 0.0.0.0, and limits by `ip` count all such together.
+    ///
+    /// ```
+    /// # use std::net::SocketAddr;
+    /// # use axum::extract::ConnectInfo;
+    /// # use tollgate_policy::{Engine, Policy};
+    /// # use tollgate_tower::TollgateLayer;
+    /// # use tonic::transport::server::TcpConnectInfo;
+    /// # let layer = || TollgateLayer::new(Engine::new(Policy::default()).unwrap());
+    /// // For axum, served by `into_make_service_with_connect_info::<SocketAddr>()`:
+    /// let axum = layer().peer(|request| {
+    ///     request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
+    /// });
+    /// // For tonic's own server:
+    /// let tonic = layer().peer(|request| {
+    ///     request.extensions.get::<TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
+    /// });
+    /// ```
+    pub fn peer(mut self, peer: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
+        Arc::make_mut(&mut self.decider).peer = Arc::new(peer);
+        self
+    }
+
+    /// Tells limits an attribute of requests that only the application knows, such as a user that an earlier layer has
+    /// authenticated. It counts before what headers say, and of several of one name the first. Where a request has none,
+    /// it is as if nothing had been told.
+    ///
+    /// ```
+    /// # use tollgate_policy::{Engine, Policy};
+    /// # use tollgate_tower::TollgateLayer;
+    /// # let engine = Engine::new(Policy::default()).unwrap();
+    /// #[derive(Clone)]
+    /// struct User(String);
+    ///
+    /// let layer = TollgateLayer::new(engine)
+    ///     .attribute("user", |request| request.extensions.get::<User>().map(|user| user.0.as_str().into()));
+    /// ```
+    pub fn attribute(
+        mut self,
+        name: impl Into<String>,
+        value: impl for<'r> Fn(&'r Parts) -> Option<Cow<'r, str>> + Send + Sync + 'static,
+    ) -> Self {
+        Arc::make_mut(&mut self.decider).attributes.push((name.into(), Arc::new(value)));
+        self
+    }
+
+    /// Says what a request costs. Where it says nothing, the policy does.
+    ///
+    /// ```
+    /// # use tollgate_policy::{Engine, Policy};
+    /// # use tollgate_tower::TollgateLayer;
+    /// # let engine = Engine::new(Policy::default()).unwrap();
+    /// let layer = TollgateLayer::new(engine).cost(|request| request.uri.path().starts_with("/export").then_some(10));
+    /// ```
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
+        Arc::make_mut(&mut self.decider).cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Who decides: to reload the policy, or to look at keys.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.decider.engine
+    }
+}
+
+impl<S> Layer<S> for TollgateLayer {
+    type Service = Tollgate<S>;
+
+    fn layer(&self, inner: S) -> Tollgate<S> {
+        Tollgate::new(inner, Arc::clone(&self.decider))
+    }
+}
+
+impl fmt::Debug for TollgateLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attributes: Vec<&str> = self.decider.attributes.iter().map(|(name, _)| &**name).collect();
+        f.debug_struct("TollgateLayer").field("attributes", &attributes).finish_non_exhaustive()
+    }
+}
