@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tollgate::{Concurrency, Rate, TokenBucket};
 use tollgate_policy::Engine;
 use tollgate_tower::{Limits, TollgateLayer};
-use tonic::transport::server::TcpConnectInfo;
+use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
 use tonic::transport::{Channel, Server};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -27,7 +27,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Every server has this service, or could.
     let (_, health) = tonic_health::server::health_reporter();
     let address: SocketAddr = "127.0.0.1:50051".parse()?;
-    let server = tokio::spawn(Server::builder().layer(layer).add_service(health).serve(address));
+    let incoming = TcpIncoming::bind(address)?;
+    let server = Server::builder().layer(layer).add_service(health).serve_with_incoming(incoming);
+    let server = tokio::spawn(server);
 
     let channel = Channel::from_static("http://127.0.0.1:50051").connect_lazy();
     let mut client = HealthClient::new(channel);

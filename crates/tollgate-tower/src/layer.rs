@@ -55,7 +55,7 @@ impl TollgateLayer {
     /// let axum = layer().peer(|request| {
     ///     request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
     /// });
-    /// // For tonic's own server:
+    /// // For tonic's own server (over TLS it is `TlsConnectInfo<TcpConnectInfo>`, which has one inside):
     /// let tonic = layer().peer(|request| {
     ///     request.extensions.get::<TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
     /// });

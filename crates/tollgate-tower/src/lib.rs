@@ -35,6 +35,8 @@
 //! - Places of a concurrency limit are held until the answer has ended, whole with its last frame, or its client has
 //!   left. An answer that turns the connection into something else, such as a WebSocket, ends with its head.
 //! - Errors of the service are passed on as they are.
+//! - Give one layer all limits, with a `match` where they do not apply to all. Layers in one another charge one after the
+//!   other, and the outermost's headers replace those of the rest.
 //! - To more than 32 limits at once there is no decision, and the answer is a 500 that names them.
 //!
 //! With states in memory, a request is decided while the service is called, without waiting and without a task. With an
@@ -55,7 +57,7 @@
 //!
 //! # Without a policy file
 //!
-//! [`Limits`] are plain rules with names:
+//! [`Limits`] are plain rules with names, any of [`tollgate`]'s:
 //!
 //! ```
 //! use tollgate::{Rate, TokenBucket};

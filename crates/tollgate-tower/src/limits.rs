@@ -56,13 +56,12 @@ impl Limits {
     /// # Ok::<(), RuleError>(())
     /// ```
     pub fn policy(self) -> Result<Policy, Faults> {
-        // Names and keys are for the reader of policy files to judge. The rule is valid once built, and takes the place of
-        // one that only stands for it.
-        let stands_for = || json!({ "rate": "1/s" });
+        // Names and keys are for the reader of policy files to judge. A rule is valid once built, and takes the place of one
+        // that stands for it in the text; what the limit could show of its numbers in the words of a file is that one's.
         let limits = self
             .0
             .iter()
-            .map(|(name, _, key)| json!({ "name": name, "key": key, "token_bucket": stands_for() }));
+            .map(|(name, _, key)| json!({ "name": name, "key": key, "token_bucket": { "rate": "1/s" } }));
         let text = json!({ "limits": limits.collect::<Vec<_>>() }).to_string();
         let as_it_is = |name: &str| Some(format!("${{{name}}}"));
         let mut policy = Policy::read_with(Path::new("limits"), &text, &as_it_is)?;

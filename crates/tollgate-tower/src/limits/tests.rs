@@ -59,3 +59,19 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(fault(limits), message);
     }
 }
+
+#[test]
+fn keys_start_afresh_under_another_algorithm() {
+    let policy = |rule: Rule| Limits::new().limit("it", rule, &[]).policy().unwrap();
+    let engine = Engine::new(policy(rules()[0])).unwrap();
+    let request = Request { attributes: &[], cost: None };
+    for rule in rules().into_iter().chain(rules()) {
+        engine.reload(policy(rule)).unwrap();
+        let (in_force, now) = (engine.policy(), engine.clock().now());
+        let (verdict, _permits) = in_force.acquire(&request, now).unwrap();
+        assert!(verdict.is_allowed(), "{rule:?}");
+        let found = in_force.key("it", &[], now).unwrap();
+        assert_eq!(found.rule.capacity(), rule.capacity());
+        assert!(found.status.remaining + 2 >= rule.capacity(), "{rule:?}: {found:?}");
+    }
+}
