@@ -204,6 +204,20 @@ pub trait Holds: Algorithm<State = Tat> {
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
     fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp);
+
+    /// Gives up the place of somebody whose turn has not come: [`Rule::withdraw`](crate::Rule::withdraw).
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Holds, LeakyBucket, Rate, Tat, Timestamp};
+    ///
+    /// let (rule, now) = (LeakyBucket::new(Rate::per_second(10)?, 9)?, Timestamp::from_nanos(0));
+    /// let mut key = Tat::default();
+    /// rule.spend(&mut key, 3, now);
+    /// assert_eq!(rule.withdraw(&mut key, 1, now).get(), 100_000_000);
+    /// assert_eq!(rule.status(&key, now).remaining, 7);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn withdraw(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Nanos;
 }
 
 /// How far ahead of `now` a schedule may reach, in ticks: half of what the word can tell from the
@@ -320,6 +334,18 @@ impl Bucket {
         let given = self.span(cost).min(ahead);
         self.reach(tat, ahead - given, now);
         self.interval.ticks.ceil(given)
+    }
+
+    /// Moves the schedule back by what `cost` takes up, but not behind `now`, and returns by how much, rounded down: whoever is
+    /// moved forward by it leaves late, never early.
+    pub(crate) fn withdraw(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Nanos {
+        let ahead = self.ahead(*tat, now);
+        if cost > self.capacity {
+            return Nanos::ZERO; // which was never let in
+        }
+        let given = self.span(cost).min(ahead);
+        self.reach(tat, ahead - given, now);
+        Nanos::new(self.interval.per_nano.floor(given))
     }
 
     /// [`Algorithm::decide`], with the distance to `now` taken once.

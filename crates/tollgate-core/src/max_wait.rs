@@ -157,6 +157,14 @@ impl<B: Holds> MaxWait<B> {
         }
     }
 
+    /// Gives up the place of somebody whose turn has not come. With all behind it moved forward, the last turn is free.
+    pub(crate) fn withdraw(&self, state: &mut Waiting, cost: u64, now: Timestamp) -> Nanos {
+        if state.waiting(now) > 0 {
+            state.releases.pop_back();
+        }
+        self.bucket.withdraw(&mut state.tat, cost, now)
+    }
+
     /// As [`Algorithm::test`], for a caller that would wait `max_wait` at most. With zero only what may go at
     /// once is allowed; more than the rule's own wait is taken as that.
     ///

@@ -5,6 +5,7 @@ mod pace;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::bucket::Holds as _;
 use crate::{
     Algorithm, BurstCredits, Concurrency, Counts, Credits, Decision, FixedWindow, LeakyBucket, Log, MaxWait,
     Nanos, Outcome, PermitId, Permits, RuleError, SlidingCounter, SlidingLog, Status, Tat, Timestamp,
@@ -303,6 +304,30 @@ impl Rule {
         each!(self,
             rule => Kind::find_mut(state).map_or(0, |state| rule.refund(state, cost, charged, now)),
             _concurrency => 0)
+    }
+
+    /// Gives up a place in a queue whose turn has not come: of a leaky bucket, or of a bucket with a
+    /// [`MaxWait`](crate::MaxWait). Returns the time by which all who wait behind it go sooner. To move them is the caller's part:
+    /// where that cannot be done, a place is not given up, for a newcomer would get a turn that somebody has already.
+    ///
+    /// ```
+    /// use tollgate_core::{LeakyBucket, PermitId, Rate, Rule, State, Timestamp};
+    ///
+    /// let rule = Rule::from(LeakyBucket::new(Rate::per_second(10)?, 9)?);
+    /// let (mut key, now) = (State::default(), Timestamp::from_nanos(0));
+    /// let mut delay = || rule.decide(&mut key, PermitId(0), 1, now).outcome.delay().get() / 1_000_000;
+    /// assert_eq!([delay(), delay(), delay()], [0, 100, 200]);
+    /// assert_eq!(rule.withdraw(&mut key, 1, now).get(), 100_000_000); // the second leaves; the third goes after 100 ms
+    /// assert_eq!(rule.decide(&mut key, PermitId(0), 1, now).outcome.delay().get(), 200_000_000);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn withdraw(&self, state: &mut State, cost: u64, now: Timestamp) -> Nanos {
+        match (self, state) {
+            (Self::LeakyBucket(rule), State::Bucket(tat)) => rule.withdraw(tat, cost, now),
+            (Self::TokenBucketMaxWait(rule), State::Waiting(state)) => rule.withdraw(state, cost, now),
+            (Self::LeakyBucketMaxWait(rule), State::Waiting(state)) => rule.withdraw(state, cost, now),
+            _ => Nanos::ZERO,
+        }
     }
 
     /// As [`Algorithm::status`]. [`Rule`] has an example.

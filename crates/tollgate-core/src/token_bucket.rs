@@ -218,6 +218,10 @@ impl Holds for TokenBucket {
     fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp) {
         self.bucket.carry(tat, from, to);
     }
+
+    fn withdraw(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Nanos {
+        self.bucket.withdraw(tat, cost, now)
+    }
 }
 
 #[cfg(test)]

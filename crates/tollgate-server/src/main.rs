@@ -9,6 +9,7 @@ mod distribution;
 mod gateway;
 mod grpc;
 mod held;
+mod holding;
 mod hot_keys;
 mod http;
 mod listener;

@@ -19,6 +19,7 @@ use tollgate_policy::{Answer, Engine, LimitVerdict, Source, Verdict};
 
 use crate::distribution::Distribution;
 use crate::gateway::GatewayMetrics;
+use crate::holding::Holding;
 use crate::hot_keys::HotKeys;
 use crate::store::Health;
 
@@ -115,7 +116,7 @@ pub(crate) struct LimitMetrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(engine: &Arc<Engine>, store: Option<&Arc<dyn Health>>) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, store: Option<&Arc<dyn Health>>, holding: &Arc<Holding>) -> Self {
         let mut registry = Registry::with_prefix("tollgate");
         let decisions: Family<DecisionLabels, Counter> = Family::default();
         registry.register("decisions", "Decisions of each limit", decisions.clone());
@@ -160,7 +161,8 @@ impl Metrics {
             "The version that runs",
             Info::new(BuildLabels { version: env!("CARGO_PKG_VERSION") }),
         );
-        registry.register_collector(Box::new(Table(Arc::clone(engine))));
+        registry
+            .register_collector(Box::new(Table { engine: Arc::clone(engine), holding: Arc::clone(holding) }));
         if let Some(store) = store {
             registry.register_collector(Box::new(Shards(Arc::clone(store))));
         }
@@ -367,19 +369,23 @@ fn classic(openmetrics: &str) -> String {
 
 /// What the table holds, looked up when somebody asks.
 #[derive(Debug)]
-struct Table(Arc<Engine>);
+struct Table {
+    engine: Arc<Engine>,
+    holding: Arc<Holding>,
+}
 
 impl Collector for Table {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let stats = self.0.stats();
+        let stats = self.engine.stats();
         let mut gauge = |name: &str, help: &str, value: f64| {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
         };
         gauge("keys", "Keys remembered", stats.keys as f64)?;
         gauge("table_bytes", "Bytes that keys take", stats.bytes as f64)?;
-        let pace = self.0.pace().map_or(1.0, tollgate::adaptive::Pace::as_f64);
+        let pace = self.engine.pace().map_or(1.0, tollgate::adaptive::Pace::as_f64);
         gauge("rate_multiplier", "What every rate is multiplied by while the upstream is overloaded", pace)?;
+        gauge("held", "Requests that are held until their turn", self.holding.waiting() as f64)?;
         let mut counter = |name: &str, help: &str, value: u64| {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)

@@ -13,6 +13,7 @@ use tollgate_policy::{
 
 use crate::admin::Admin;
 use crate::held::Held;
+use crate::holding::Holding;
 use crate::metrics::{Metrics, Protocol};
 use crate::record::Recorder;
 use crate::reload::Reloader;
@@ -27,6 +28,7 @@ pub(crate) struct Service {
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Metrics,
     pub(crate) held: Held,
+    pub(crate) holding: Arc<Holding>,
     pub(crate) admin: Admin,
     pub(crate) resp_password: Password,
     pub(crate) reloader: Reloader,
@@ -60,13 +62,15 @@ impl Service {
             Some(store) => Engine::with_store(policy, clock, store),
         };
         let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-        let metrics = Metrics::new(&engine, store.as_ref());
+        let holding = Arc::new(Holding::default());
+        let metrics = Metrics::new(&engine, store.as_ref(), &holding);
         metrics.reloaded(Ok(unix_time()));
         let recorder = record.map(|record| Recorder::start(&record, engine.clock())).transpose()?;
         Ok(Self {
             engine,
             metrics,
             held: Held::new(store.clone()),
+            holding,
             admin,
             resp_password,
             reloader,

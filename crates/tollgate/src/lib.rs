@@ -55,7 +55,7 @@ mod until_ready;
 pub use adaptive_limiter::{AdaptiveLimiter, Flight};
 pub use clock::{Clock, Sleep};
 pub use fair_semaphore::{FairSemaphore, FairSemaphoreBuilder, NoSlot, Slot, SlotRequest};
-pub use keyed::{Builder, KeyedLimiter, Numbers, Request, Shed, Tier, TooManyRules};
+pub use keyed::{Builder, KeyedLimiter, Numbers, Request, Shed, Tier, TooManyRules, Turn};
 pub use limiter::Limiter;
 pub use permit::Permit;
 pub use secret::Secret;

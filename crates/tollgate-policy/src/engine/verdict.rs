@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use std::fmt;
-use tollgate::{Decision, Nanos, Outcome, Retry, Rule, Timestamp};
+use tollgate::{Decision, Nanos, Outcome, Retry, Rule, Timestamp, Turn};
 
 use super::attributes::Values;
 use super::in_force::{InForce, LimitInForce, NumbersId};
@@ -119,6 +119,17 @@ impl<'a> Verdict<'a> {
     /// How long to hold it before letting it go.
     pub const fn delay(&self) -> Nanos {
         self.outcome.delay()
+    }
+
+    /// The place in the queue that a request is held in for its [`delay`](Self::delay), to be given up should the caller leave
+    /// before: that of the limit with the longest. None where it is not held, and where a store keeps the queue: others hold
+    /// requests by it, too.
+    pub fn turn(&self) -> Option<Turn> {
+        if self.delay().is_zero() {
+            return None;
+        }
+        let held = self.limits.iter().max_by_key(|entry| entry.decision.outcome.delay())?;
+        (held.told == Told::Here).then(|| self.ask(held).turn())
     }
 
     /// Why it is denied.

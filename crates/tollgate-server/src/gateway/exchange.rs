@@ -2,8 +2,7 @@
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use bytes::Bytes;
-use tokio::time::Instant;
-use tollgate::Weight;
+use tollgate::{Nanos, Timestamp, Turn, Weight};
 use tollgate_policy::{Permits, Request, headers};
 use tollgate_tower::{Seen, denial};
 
@@ -78,7 +77,9 @@ impl Held {
 struct Passed {
     permits: Permits,
     told: Vec<(&'static str, String)>, // to the client, of the limits
-    until: Option<Instant>,            // it is held
+    turn: Option<Turn>,                // for which it waits
+    delay: Nanos,                      // until then
+    decided: Timestamp,
     tenant: String,
     weight: Weight,
     cost: u64,
@@ -97,14 +98,23 @@ impl Gateway {
             Ok(passed) => passed,
             Err(refusal) => return Some(refusal.into()),
         };
-        let Passed { permits, told, until, tenant, weight, cost, head } = passed;
+        let Passed { permits, told, turn, delay, decided, tenant, weight, cost, head } = passed;
         let mut held = Held { _permits: permits, ..Held::default() };
-        if let Some(until) = until {
-            unless_gone(front, tokio::time::sleep_until(until)).await?;
+        if !delay.is_zero() {
+            let service = &*self.service;
+            let turn = service.holding.until(turn, delay, decided, service.engine.clock());
+            let Some(()) = unless_gone(front, turn).await else {
+                self.metrics.ended(Ended::gone);
+                return None;
+            };
         }
         if let Some(slots) = &self.slots {
             let ask = Ask { tenant: &tenant, weight, cost };
-            match unless_gone(front, slots.take(ask)).await? {
+            let Some(taken) = unless_gone(front, slots.take(ask)).await else {
+                self.metrics.ended(Ended::gone);
+                return None;
+            };
+            match taken {
                 Ok(taken) => {
                     self.metrics.queued(taken.waited);
                     held.taken = Some(taken);
@@ -132,6 +142,7 @@ impl Gateway {
         let value = |wanted: &str| pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
         let request = Request { attributes: &pairs, cost: None };
         let now = service.engine.clock().now();
+        service.holding.wake_due(now);
         let decided = service.hold(&policy, &request, now, Protocol::gateway).await;
         let (verdict, permits) = decided.map_err(|error| {
             let detail = Problem::from(error);
@@ -149,11 +160,12 @@ impl Gateway {
         let mut head = Vec::with_capacity(1024);
         let parts = (asked.method, asked.uri, asked.headers);
         forward::write_request(&policy, parts, asked.host, asked.framing, sender, &mut head);
-        let delay = verdict.delay();
         Ok(Passed {
             permits,
             told: headers(&policy.headers, &verdict, unix_time()),
-            until: (!delay.is_zero()).then(|| Instant::now() + delay.into()),
+            turn: verdict.turn(),
+            delay: verdict.delay(),
+            decided: verdict.decided_at(),
             tenant: by.and_then(value).unwrap_or_default().to_owned(),
             weight: policy.weight(value("tenant")),
             cost: verdict.cost(),

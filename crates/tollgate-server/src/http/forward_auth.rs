@@ -1,12 +1,12 @@
 //! `ANY /v1/forward-auth`: decides for a proxy that asks before it lets a request through.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
+use tollgate::{Nanos, Timestamp, Turn};
 use tollgate_policy::Request as Asked;
 use tollgate_tower::{denial, headers};
 
@@ -28,12 +28,19 @@ struct Settings {
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let settings = Settings::read(request.uri().query())?;
     let (head, _body) = request.into_parts();
-    let (response, delay) = decide(&service, &settings, &Request::from_parts(head, ())).await?;
-    if !delay.is_zero() {
-        // A client that hangs up drops this future, and the proxy gets no answer.
-        tokio::time::sleep(delay).await;
+    let (response, held) = decide(&service, &settings, &Request::from_parts(head, ())).await?;
+    if let Some(Held { turn, delay, decided }) = held {
+        // A client that hangs up drops this future, and gives its place up.
+        service.holding.until(turn, delay, decided, service.engine.clock()).await;
     }
     Ok(response)
+}
+
+/// For how long an answer is held, and in whose place.
+struct Held {
+    turn: Option<Turn>,
+    delay: Nanos,
+    decided: Timestamp,
 }
 
 /// The answer, and for how long to hold it.
@@ -41,7 +48,7 @@ async fn decide(
     service: &Service,
     settings: &Settings,
     request: &Request<()>,
-) -> Result<(Response, Duration), Problem> {
+) -> Result<(Response, Option<Held>), Problem> {
     let connection = *request.extensions().get::<Connection>().expect("every request knows its connection");
     let policy = service.engine.policy();
     let original = original(&policy, request, connection.peer.ip());
@@ -62,7 +69,9 @@ async fn decide(
     } else {
         denial(&policy, &verdict, unix_time(), request.method(), settings.deny).map(Body::from)
     };
-    Ok((response, verdict.delay().into()))
+    let delay = verdict.delay();
+    let held = Held { turn: verdict.turn(), delay, decided: verdict.decided_at() };
+    Ok((response, (!delay.is_zero()).then_some(held)))
 }
 
 impl Settings {

@@ -17,8 +17,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-/// A runtime for clients, of one thread: the other core is for the gateway and the application.
+/// A runtime for clients, on this thread. Clients are elsewhere, really: they give way to the gateway and the application.
 pub(crate) fn runtime() -> Runtime {
+    let thread = rustix::thread::gettid();
+    rustix::process::setpriority_process(Some(thread), 15).unwrap();
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
@@ -109,14 +111,26 @@ impl Stalls {
     }
 }
 
-/// Measures until a run was not disturbed by the machine, five times at most, and says what came of the last.
-pub(crate) fn undisturbed<T>(longest_stall: Duration, mut measure: impl FnMut() -> T) -> T {
+/// What was measured, and whether the machine let it be measured.
+pub(crate) struct Measured<T> {
+    pub(crate) result: T,
+    pub(crate) is_undisturbed: bool,
+}
+
+/// Measures until a run was not disturbed by the machine, so many times at most. What is said about time can be held against the
+/// last of them only if that was not.
+pub(crate) fn undisturbed<T>(
+    longest_stall: Duration,
+    runs: u32,
+    mut measure: impl FnMut() -> T,
+) -> Measured<T> {
     for run in 1.. {
         let stalls = Stalls::watch();
-        let measured = measure();
+        let result = measure();
         let worst = stalls.worst();
-        if worst <= longest_stall || run == 5 {
-            return measured;
+        let is_undisturbed = worst <= longest_stall;
+        if is_undisturbed || run == runs {
+            return Measured { result, is_undisturbed };
         }
         eprintln!("the machine stood still for {worst:?}: measured again");
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backend;
+mod hanging_up;
 mod proxying;
 mod running;
 #[path = "../service/mod.rs"]

@@ -129,13 +129,16 @@ pub(crate) fn pause(span: Duration) {
     sleep(span);
 }
 
+/// How often [`eventually`] looks.
+pub(crate) const STEP: Duration = Duration::from_millis(20);
+
 /// Waits until something is so, for ten seconds at most.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..500 {
         if is_so() {
             return;
         }
-        pause(Duration::from_millis(20));
+        pause(STEP);
     }
     panic!("it is still not so after ten seconds: {what}");
 }

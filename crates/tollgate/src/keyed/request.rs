@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{Decision, Status, Timestamp};
+use tollgate_core::{Decision, Nanos, Status, Timestamp};
 
 use super::{KeyedLimiter, Tier};
-use crate::table::Ask;
+use crate::table::{Ask, Table};
 use crate::until_ready::until_ready;
 use crate::{NotReady, Permit};
 
@@ -243,6 +243,25 @@ impl Request<'_> {
         self.limiter.table.refund(&self.ask, charged, now)
     }
 
+    /// Its place in the queue, for one that was let in and is held until its turn: to be given up should nobody wait for it any
+    /// more.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, LeakyBucket, Rate, Timestamp};
+    ///
+    /// let limiter = KeyedLimiter::new(LeakyBucket::new(Rate::per_second(10)?, 9)?);
+    /// let now = Timestamp::from_nanos(0);
+    /// let delays = [(); 3].map(|()| limiter.ask("index").check_at(now).outcome.delay().get() / 1_000_000);
+    /// assert_eq!(delays, [0, 100, 200]);
+    /// // The second leaves. The third is moved forward, by whoever holds it, and the next gets its turn.
+    /// assert_eq!(limiter.ask("index").turn().withdraw_at(now).get(), 100_000_000);
+    /// assert_eq!(limiter.ask("index").check_at(now).outcome.delay().get(), 200_000_000);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn turn(&self) -> Turn {
+        Turn { table: Arc::clone(&self.limiter.table), ask: self.ask }
+    }
+
     /// What remains of its key, and when that is as new. Charges nothing.
     ///
     /// ```
@@ -289,6 +308,32 @@ impl Request<'_> {
     /// ```
     pub fn preview_at(&self, now: Timestamp) -> Decision {
         self.limiter.table.preview(&self.ask, now)
+    }
+}
+
+/// A place in the queue of a key: [`Request::turn`], which has an example.
+#[derive(Clone)]
+pub struct Turn {
+    table: Arc<Table>,
+    ask: Ask,
+}
+
+impl Turn {
+    /// What its key is known by, in this limit and no other. [`withdraw_at`](Self::withdraw_at) concerns all who wait for the same.
+    pub const fn key_hash(&self) -> u64 {
+        self.ask.hash
+    }
+
+    /// Gives the place up before its turn has come, and returns the time by which all who wait behind it go sooner. To move them
+    /// is the caller's part; where that cannot be done, a place is not given up.
+    pub fn withdraw_at(&self, now: Timestamp) -> Nanos {
+        self.table.withdraw(&self.ask, now)
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("cost", &self.ask.cost).finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ mod slot;
 use std::sync::Arc;
 
 use tollgate_core::adaptive::Pace;
-use tollgate_core::{Decision, PermitId, Rule, Status, Timestamp, Verdict};
+use tollgate_core::{Decision, Nanos, PermitId, Rule, Status, Timestamp, Verdict};
 
 use self::plan::Locked;
 pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
@@ -247,6 +247,13 @@ impl Table {
         let given = self.shard(ask.hash).lock().refund(ask, charged, now);
         self.lines.call(ask.hash);
         given
+    }
+
+    /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner.
+    pub(crate) fn withdraw(&self, ask: &Ask, now: Timestamp) -> Nanos {
+        let sooner = self.shard(ask.hash).lock().withdraw(ask, now);
+        self.lines.call(ask.hash);
+        sooner
     }
 
     /// Decides several asks at one instant, all or nothing: every shard they touch is locked, in order.

@@ -45,6 +45,11 @@ impl Paced<'_> {
         self.rule.refund(state, cost, charged, self.time(now))
     }
 
+    /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner.
+    pub(crate) fn withdraw(&self, state: &mut State, cost: u64, now: Timestamp) -> Nanos {
+        self.wait(self.rule.withdraw(state, cost, self.time(now)), now)
+    }
+
     /// Brings a key under this rule that was last charged by `old`: what it has left stays.
     ///
     /// It goes from rule to rule as at full pace. A `max_wait` that is shorter at a pace says nothing about how much

@@ -5,7 +5,9 @@ mod room;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tollgate_core::{Algorithm, Decision, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp};
+use tollgate_core::{
+    Algorithm, Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp,
+};
 
 use self::room::Room;
 pub(crate) use self::room::{Place, Together, UNBOUNDED};
@@ -250,6 +252,20 @@ impl Shard {
         let rule = rules.paced(rules.current(ask.tier));
         let Some(slot) = segments.find_mut(ask.hash) else { return 0 };
         edit(slab, slot, rule.rule, |state| rule.refund(state, ask.cost, charged, now))
+    }
+
+    /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner. Under other numbers than it
+    /// was taken by, it stays taken.
+    pub(crate) fn withdraw(&mut self, ask: &Ask, now: Timestamp) -> Nanos {
+        let Self { segments, slab, rules, .. } = self;
+        let current = rules.current(ask.tier);
+        match segments.find_mut(ask.hash) {
+            Some(slot) if slot.rule() == current => {
+                let rule = rules.paced(current);
+                edit(slab, slot, rule.rule, |state| rule.withdraw(state, ask.cost, now))
+            }
+            _ => Nanos::ZERO,
+        }
     }
 
     /// Takes a permit back. False if it was not held any more.
