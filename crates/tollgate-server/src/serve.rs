@@ -122,7 +122,8 @@ async fn serve(
     let behind = gateway::Gateway::new(Arc::clone(service));
     if let (Some(listener), Some(behind)) = (gateway, &behind) {
         announce_gateway(&listener, tls.is_some(), &service.engine.policy());
-        let front = gateway::Front(Arc::clone(behind));
+        let (front, watched) = (gateway::Front(Arc::clone(behind)), Arc::clone(behind));
+        tokio::spawn(async move { watched.watch_load().await });
         listeners.spawn(listener::serve(listener, tls.map(|tls| tls.gateway), front, stopped()));
     }
     if options.demo {

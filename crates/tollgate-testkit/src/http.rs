@@ -109,7 +109,7 @@ impl Http {
         }
         let value =
             |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-        let has_none = is_head || status == 204 || status == 304;
+        let has_none = is_head || status < 200 || status == 204 || status == 304;
         let mut body = Vec::new();
         match (value("content-length"), value("transfer-encoding")) {
             _ if has_none => {}

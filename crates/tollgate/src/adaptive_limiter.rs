@@ -151,10 +151,11 @@ impl AdaptiveLimiter {
     }
 
     fn observe(&self, began: Timestamp, dropped: bool) {
-        let rtt = self.semaphore.clock().now().since(began).into();
+        let now = self.semaphore.clock().now();
+        let rtt = now.since(began).into();
         self.semaphore.set_slots_by(|in_use| {
             let mut controller = self.controller.lock();
-            controller.observe(Sample { rtt, in_flight: in_use as u64, dropped });
+            controller.observe_at(Sample { rtt, in_flight: in_use as u64, dropped }, now);
             slots(controller.limit())
         });
     }

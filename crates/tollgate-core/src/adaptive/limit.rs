@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::RuleError;
+use crate::{RuleError, Timestamp};
 
 /// A request that has ended, or a window of them summed up.
 ///
@@ -60,6 +60,24 @@ pub trait Controller {
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
     fn observe(&mut self, sample: Sample);
+
+    /// [`observe`](Self::observe) at a time, for a controller that goes by time, too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::Timestamp;
+    /// use tollgate_core::adaptive::{Aimd, Bounds, Controller, Sample};
+    ///
+    /// let mut aimd = Aimd::new(20, Bounds::new(1, 100)?, 900, Duration::from_secs(5))?;
+    /// let sample = Sample { rtt: Duration::from_millis(10), in_flight: 20, dropped: false };
+    /// aimd.observe_at(sample, Timestamp::from_nanos(0)); // to which time is nothing
+    /// assert_eq!(aimd.limit(), 21);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn observe_at(&mut self, sample: Sample, now: Timestamp) {
+        let _ = now;
+        self.observe(sample);
+    }
 
     /// How many may be in flight now. At least 1.
     ///

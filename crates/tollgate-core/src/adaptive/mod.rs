@@ -13,6 +13,7 @@ mod limit;
 mod multiplier;
 mod vegas;
 mod virtual_clock;
+mod window;
 
 pub use aimd::Aimd;
 pub use gradient2::Gradient2;
@@ -20,6 +21,7 @@ pub use limit::{Bounds, Controller, Sample};
 pub use multiplier::{Load, Pace, RateMultiplier};
 pub use vegas::Vegas;
 pub use virtual_clock::VirtualClock;
+pub use window::Windowed;
 
 #[cfg(test)]
 mod tests;

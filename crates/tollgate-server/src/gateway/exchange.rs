@@ -117,10 +117,12 @@ impl Gateway {
             match taken {
                 Ok(taken) => {
                     self.metrics.queued(taken.waited);
+                    self.pressure.waited(taken.waited);
                     held.taken = Some(taken);
                 }
                 Err(refused) => {
                     self.metrics.ended(Ended::no_slot);
+                    self.pressure.waited(Nanos::new(u64::MAX));
                     return Some(Reply { told, ..Refusal::no_slot(refused).into() });
                 }
             }
@@ -195,6 +197,7 @@ impl Gateway {
                 Ok(answered) => {
                     at.succeeded();
                     self.metrics.upstream_answered(now.since(began));
+                    self.pressure.answered(answered.status().is_server_error());
                     if let Some(taken) = &mut held.taken {
                         taken.answered(is_overload(&answered));
                     }
@@ -206,6 +209,7 @@ impl Gateway {
             };
             let Some(kind) = UpstreamError::of(&error) else { break };
             self.metrics.upstream_failed(kind);
+            self.pressure.answered(true);
             at.failed(&error, now);
             if !matches!(error, CallError::Unreachable(_)) {
                 break; // it may have been done
@@ -223,8 +227,7 @@ impl Gateway {
 
 /// Whether an answer tells of too much load.
 fn is_overload(answered: &Answered) -> bool {
-    let (Answered::Answer(head, _) | Answered::Upgraded(head, _)) = answered;
-    matches!(head.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+    matches!(answered.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
 impl Reply {

@@ -148,6 +148,9 @@ fn require_one_meaning(
         (Some(_), Some(_)) => return Err(Malformed::new("Host is another than :authority")),
         (None, None) => return Err(Malformed::new("it names no host")),
     };
+    if !super::h1::is_host(host) {
+        return Err(Malformed::new("its host is no name and no address"));
+    }
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return Err(Malformed::new("HTTP/2 has no Transfer-Encoding"));
     }

@@ -9,18 +9,21 @@ mod front;
 mod h1;
 mod h2;
 mod metrics;
+mod pressure;
 mod refusal;
 mod slots;
 mod upstream;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_policy::Gateway as Settings;
 
 pub(crate) use self::metrics::GatewayMetrics;
 use self::metrics::Watched;
+use self::pressure::{EVERY, Pressure};
 use self::slots::Slots;
 use self::upstream::Upstreams;
 use crate::listener::{Connection, Speak};
@@ -33,6 +36,7 @@ pub(crate) struct Gateway {
     upstreams: Arc<Upstreams>,
     slots: Option<Arc<Slots>>,
     metrics: GatewayMetrics,
+    pressure: Pressure,
 }
 
 impl Gateway {
@@ -47,13 +51,33 @@ impl Gateway {
         let slots = Slots::new(&settings, has_costs, clock.clone());
         let upstreams = Arc::new(Upstreams::new(&settings.upstreams));
         metrics.watch(Watched { slots: slots.clone(), upstreams: Arc::clone(&upstreams), clock });
-        Some(Arc::new(Self { service, settings, upstreams, slots, metrics }))
+        Some(Arc::new(Self { service, settings, upstreams, slots, metrics, pressure: Pressure::new() }))
+    }
+
+    /// Tells the engine how loaded the application is, for as long as it runs.
+    pub(crate) async fn watch_load(&self) {
+        loop {
+            // Processes that began together do not stay in step.
+            let jitter = Duration::from_millis(u64::from(random_byte()) / 8);
+            tokio::time::sleep(EVERY - Duration::from_millis(16) + jitter).await;
+            let marks = self.service.engine.policy().adaptive_rates;
+            if let Some(marks) = marks {
+                let now = self.service.engine.clock().now();
+                self.service.engine.press(self.pressure.tell(marks), now);
+            }
+        }
     }
 
     /// What is to be done every second.
     pub(crate) fn tick(&self) {
         self.upstreams.iter().for_each(upstream::Upstream::sweep);
     }
+}
+
+fn random_byte() -> u8 {
+    let mut byte = [0];
+    getrandom::fill(&mut byte).expect("the system has randomness");
+    byte[0]
 }
 
 /// Speaks HTTP/1.1 or HTTP/2, whichever the client begins with.

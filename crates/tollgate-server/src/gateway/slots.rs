@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::adaptive::{Aimd, Bounds, Gradient2, Vegas};
+use tollgate::adaptive::{Aimd, Bounds, Gradient2, Vegas, Windowed};
 use tollgate::{AdaptiveLimiter, Clock, FairSemaphore, Flight, Nanos, NoSlot, Slot, Timestamp, Weight};
 use tollgate_policy::{Adaptive, FairQueue, Gateway as Settings, Work};
 
@@ -69,11 +69,15 @@ impl Slots {
                 // Begin in the middle: what is too much is found out at once, what is too little as well.
                 let initial = slots.min.midpoint(slots.max).min(20).max(slots.min);
                 Kind::Adaptive(match adaptive {
-                    Adaptive::Gradient => builder.build_adaptive(Gradient2::new(initial, bounds)),
-                    Adaptive::Vegas => builder.build_adaptive(Vegas::new(initial, bounds, seed())),
-                    Adaptive::Aimd => builder.build_adaptive(
+                    Adaptive::Gradient => {
+                        builder.build_adaptive(Windowed::new(Gradient2::new(initial, bounds)))
+                    }
+                    Adaptive::Vegas => {
+                        builder.build_adaptive(Windowed::new(Vegas::new(initial, bounds, seed())))
+                    }
+                    Adaptive::Aimd => builder.build_adaptive(Windowed::new(
                         Aimd::new(initial, bounds, 900, AIMD_TIMEOUT).expect("a ratio below one"),
-                    ),
+                    )),
                 })
             }
         };

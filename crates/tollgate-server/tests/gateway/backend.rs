@@ -36,6 +36,13 @@ impl Arrived {
     }
 }
 
+/// Work that was done: when it was, and how long after the request arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    pub(crate) at: Instant,
+    pub(crate) took: Duration,
+}
+
 /// An application that runs until it is dropped.
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
@@ -45,6 +52,7 @@ pub(crate) struct Backend {
 
 struct State {
     arrived: Mutex<Vec<Arrived>>,
+    served: Mutex<Vec<Served>>,
     connections: AtomicUsize, // so far
     at_work: AtomicUsize,
     most_at_work: AtomicUsize,
@@ -60,22 +68,36 @@ impl Backend {
     pub(crate) fn with_workers(workers: usize) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
             arrived: Mutex::default(),
+            served: Mutex::default(),
             connections: AtomicUsize::new(0),
             at_work: AtomicUsize::new(0),
             most_at_work: AtomicUsize::new(0),
             workers: Semaphore::new(workers),
         });
-        runtime.spawn(serve(listener, Arc::clone(&state)));
+        let serving = Arc::clone(&state);
+        runtime.spawn(async { serve(TcpListener::from_std(listener).unwrap(), serving).await });
         Self { address, state, runtime: Some(runtime) }
     }
 
     /// What has arrived so far.
     pub(crate) fn arrived(&self) -> Vec<Arrived> {
         self.state.arrived.lock().clone()
+    }
+
+    /// Says how many have arrived, also from another thread.
+    pub(crate) fn watch(&self) -> impl Fn() -> usize + Send + use<> {
+        let state = Arc::clone(&self.state);
+        move || state.arrived.lock().len()
+    }
+
+    /// The work that was done so far.
+    pub(crate) fn served(&self) -> Vec<Served> {
+        self.state.served.lock().clone()
     }
 
     /// How many connections it has been asked over.
@@ -145,6 +167,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
             tokio::time::sleep(Duration::from_millis(number)).await;
             state.at_work.fetch_sub(1, Ordering::Relaxed);
             drop(worker);
+            state.served.lock().push(Served { at: Instant::now(), took: at.elapsed() });
         }
         "status" => *response.status_mut() = hyper::StatusCode::from_u16(number as u16).unwrap(),
         "bytes" => *response.body_mut() = Answer::from("x".repeat(number as usize)),

@@ -4,7 +4,10 @@
 mod backend;
 mod hanging_up;
 mod proxying;
+mod rates;
 mod running;
 #[path = "../service/mod.rs"]
 mod service;
+#[path = "../site/mod.rs"]
+mod site;
 mod smuggling;

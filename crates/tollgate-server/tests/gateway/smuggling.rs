@@ -4,8 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use tollgate_testkit::Process;
+
 use crate::backend::Backend;
 use crate::running::Gateway;
+use crate::service::{Directory, eventually};
+use crate::site::{free_addresses, program};
 
 /// The request that must never arrive.
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -78,6 +82,7 @@ fn attacks() -> Vec<(String, Makes)> {
         ("POST /seen HTTP/1.1 x\r\nHost: a\r\n\r\n".to_owned(), Refused),
         ("POST /seen\r\nHost: a\r\n\r\n".to_owned(), Refused),
         ("POST seen HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), Refused),
+        ("POST http://a@b/seen HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), Refused),
         ("CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned() + HIDDEN, Refused),
         ("POST /seen HTTP/1.1\r\nHost: a\r\nX\r\n\r\n".to_owned(), Refused),
     ];
@@ -154,4 +159,63 @@ fn what_could_be_read_in_two_ways_is_refused_and_nothing_hides_in_what_is_not() 
             );
         }
     }
+}
+
+/// nginx before the gateway, over connections that it keeps: what it takes for one request must be one for the application.
+#[test]
+fn behind_nginx_the_application_gets_what_nginx_believes_it_has_sent() {
+    let Some(nginx) = program("nginx") else { return };
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", "");
+    let [address] = free_addresses();
+    let directory = Directory::new();
+    let configuration = format!(
+        "daemon off; master_process off; pid pid; error_log stderr;
+        events {{}}
+        http {{
+          log_format sent '$upstream_status $request_method $request_uri';
+          access_log log sent;
+          client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t; scgi_temp_path t;
+          upstream gateway {{ server {}; keepalive 1; }}
+          server {{
+            listen {address};
+            location / {{
+              proxy_http_version 1.1;
+              proxy_set_header Connection \"\";
+              proxy_set_header Host $host;
+              proxy_request_buffering off;
+              proxy_pass http://gateway;
+            }}
+          }}
+        }}",
+        gateway.address
+    );
+    directory.write("nginx.conf", &configuration);
+    let mut command = std::process::Command::new(nginx);
+    let _nginx =
+        Process::start(command.args(["-p", ".", "-c", "nginx.conf"]).current_dir(directory.path(".")));
+    eventually("nginx listens", || TcpStream::connect(address).is_ok());
+    for (attack, _) in attacks() {
+        let answer = send(address, attack.as_bytes());
+        let answers = answer.lines().filter(|line| line.starts_with("HTTP/1.1 "));
+        for answer in answers {
+            let is_expected =
+                ["200", "400", "405", "501", "502"].iter().any(|status| answer.contains(status));
+            assert!(is_expected, "{attack:?}: {answer}");
+        }
+    }
+    // What the gateway has answered with 200, it has asked the application, once.
+    let sent = || {
+        let log = std::fs::read_to_string(directory.path("log")).unwrap();
+        log.lines().filter_map(|line| line.strip_prefix("200 ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let arrived = || backend.arrived().into_iter().map(|arrived| arrived.request).collect::<Vec<_>>();
+    eventually("the log is written", || sent().len() == arrived().len());
+    let (mut sent, mut arrived) = (sent(), arrived());
+    // nginx writes the whole URL of one that asks by it.
+    sent.iter_mut().for_each(|request| *request = request.replace("http://b", ""));
+    sent.sort();
+    arrived.sort();
+    assert_eq!(sent, arrived);
+    assert!(arrived.len() >= 5, "what is fine passes: {arrived:?}");
 }

@@ -15,4 +15,4 @@ pub(super) use self::framing::Framing;
 pub(super) use self::head::{HeadReader, Lines, Malformed, ResponseHead};
 pub(super) use self::io::{Io, Timer};
 pub(super) use self::kind::Kind;
-pub(super) use self::server::{one_host, serve};
+pub(super) use self::server::{is_host, one_host, serve};

@@ -126,7 +126,8 @@ fn require_one_meaning(head: &RequestHead) -> Result<(&str, Framing), Malformed>
     }
     let host = one_host(&head.headers, head.is_11)?;
     let host = match (&head.uri.scheme(), head.uri.authority()) {
-        (Some(_), Some(authority)) => authority.as_str(), // which RFC 9112, section 3.2.2 says wins
+        // Which wins, says RFC 9112, section 3.2.2.
+        (Some(_), Some(authority)) if is_host(authority.as_str()) => authority.as_str(),
         (None, None) if has_path(&head.uri, &head.method) => host.unwrap_or_default(),
         _ => return Err(Malformed::new("the target is no path and no URL")),
     };
@@ -150,7 +151,8 @@ pub(crate) fn one_host<H: Carried>(headers: &H, is_needed: bool) -> Result<Optio
     }
 }
 
-fn is_host(host: &str) -> bool {
+/// Whether a host is one that nobody reads as anything else: no user before it, no path behind it.
+pub(crate) fn is_host(host: &str) -> bool {
     !host.is_empty()
         && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(&byte))
 }

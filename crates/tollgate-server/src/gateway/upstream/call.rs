@@ -63,6 +63,13 @@ pub(in crate::gateway) enum Answered {
     Upgraded(ResponseHead, Connected),
 }
 
+impl Answered {
+    pub(in crate::gateway) const fn status(&self) -> StatusCode {
+        let (Self::Answer(head, _) | Self::Upgraded(head, _)) = self;
+        head.status
+    }
+}
+
 /// Sends a request and waits for the head of its answer. Nothing that a client has sent is lost by [`CallError::Unreachable`].
 pub(in crate::gateway) async fn call<F: Front>(
     call: &Call<'_>,

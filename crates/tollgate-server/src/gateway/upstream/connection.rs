@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -13,6 +14,9 @@ use crate::gateway::h1::{Decoded, Decoder, Io, Timer};
 
 /// An idle connection is not used again after so long: many servers close them by then.
 const IDLE: Duration = Duration::from_secs(30);
+
+/// After how long a quiet connection is asked whether the other side is still there.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// A connection.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ impl Connected {
     pub(super) async fn open(authority: &str) -> std::io::Result<Self> {
         let stream = TcpStream::connect(authority).await?;
         stream.set_nodelay(true)?;
+        // Of one that is gone without a word nobody would hear for as long as it is quiet.
+        SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(QUIET))?;
         Ok(Self { io: Io::new(stream), was_used: false, idle_since: Instant::now() })
     }
 

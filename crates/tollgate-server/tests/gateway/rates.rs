@@ -1,0 +1,73 @@
+//! `adaptive_rates`: all rates go down while requests wait too long for the application, or it fails, and up again after.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::backend::Backend;
+use crate::running::Gateway;
+use crate::service::{eventually, json_of};
+
+const POLICY: &str = "
+adaptive_rates: { high: 20ms, low: 10ms, floor: 0.1 }
+identity: { tenant: header.x-api-key }
+tiers: { free: { shed: 2 }, paying: { shed: 0 } }
+default_tier: free
+tenants: { globex: { tier: paying } }
+limits: [{ name: per-tenant, match: { path: / }, key: [tenant], fixed_window: { limit: 100, window: 1h } }]
+";
+
+const MULTIPLIER: &str = "tollgate_rate_multiplier";
+
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Many ask for the same at once, again and again, until rates are as low as `at_most`.
+fn press(gateway: &Gateway, target: &'static str, at_most: f64) {
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            let (mut client, end) = (gateway.connect(), &end);
+            scope.spawn(move || {
+                while !end.load(Ordering::Relaxed) {
+                    client.send("GET", target, &[("x-api-key", "globex")], "");
+                }
+            });
+        }
+        // The clients end also where it is not so.
+        let _end = End(&end);
+        let mut seen = gateway.service.connect();
+        eventually("rates go down", || seen.metric(MULTIPLIER).is_some_and(|now| now <= at_most));
+    });
+}
+
+#[test]
+fn rates_go_down_while_requests_wait_and_up_again_after() {
+    let backend = Backend::start();
+    let queue = "concurrency: { max: 2 }, fair_queue: { by: tenant, max_wait: 5s }";
+    let gateway = Gateway::start(&backend, queue, POLICY);
+    let mut seen = gateway.service.connect();
+    assert_eq!(seen.metric(MULTIPLIER), Some(1.0));
+    press(&gateway, "/sleep/20", 0.6);
+    eventually("rates are as they were", || seen.metric(MULTIPLIER) == Some(1.0));
+}
+
+#[test]
+fn whoever_is_shed_first_is_told_so() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", POLICY);
+    press(&gateway, "/status/503", 0.52);
+    // Of a hundred, the free tier has the square of the multiplier left, and the other all.
+    let mut client = gateway.connect();
+    let denied = (0..100).find_map(|_| {
+        let answer = client.send("GET", "/", &[("x-api-key", "acme")], "");
+        (answer.status == 429).then_some(answer)
+    });
+    let denied = denied.expect("fewer than a hundred pass");
+    assert_eq!(json_of(&denied)["reduced"], true, "{denied:?}");
+    let answer = client.send("GET", "/", &[("x-api-key", "initech")], "");
+    assert_eq!(answer.status, 200, "each tenant has what is left for it: {answer:?}");
+}
