@@ -3,6 +3,7 @@
 
 mod backend;
 mod hanging_up;
+mod http2;
 mod proxying;
 mod rates;
 mod running;
@@ -11,3 +12,4 @@ mod service;
 #[path = "../site/mod.rs"]
 mod site;
 mod smuggling;
+mod upgrades;
