@@ -205,6 +205,20 @@ pub trait Holds: Algorithm<State = Tat> {
     /// ```
     fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp);
 
+    /// No turn comes before that of the last who waits. One that is not after `now` has left, and holds nobody up.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Holds, LeakyBucket, Rate, Tat, Timestamp};
+    ///
+    /// let (rule, at) = (LeakyBucket::new(Rate::per_second(10)?, 9)?, |ms: u64| Timestamp::from_nanos(ms * 1_000_000));
+    /// let mut key = Tat::default();
+    /// rule.spend(&mut key, 2, at(0));
+    /// rule.keep_behind(&mut key, at(500), at(0));
+    /// assert_eq!(rule.test(&key, 1, at(0)).delay().get(), 600_000_000);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn keep_behind(&self, tat: &mut Tat, last_turn: Timestamp, now: Timestamp);
+
     /// Gives up the place of somebody whose turn has not come: [`Rule::withdraw`](crate::Rule::withdraw).
     ///
     /// ```

@@ -162,10 +162,7 @@ impl Holds for LeakyBucket {
         last_turn: Timestamp,
     ) {
         self.convert(old, tat, now);
-        if last_turn > now {
-            let no_sooner = self.bucket.at_least(last_turn.since(now)) + self.bucket.span(1);
-            self.bucket.reach(tat, self.bucket.ahead(*tat, now).max(no_sooner), now);
-        }
+        self.keep_behind(tat, last_turn, now);
     }
 
     fn turns(&self, tat: &Tat, now: Timestamp, most: usize) -> VecDeque<Timestamp> {
@@ -174,6 +171,13 @@ impl Holds for LeakyBucket {
 
     fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp) {
         self.bucket.carry(tat, from, to);
+    }
+
+    fn keep_behind(&self, tat: &mut Tat, last_turn: Timestamp, now: Timestamp) {
+        if last_turn > now {
+            let no_sooner = self.bucket.at_least(last_turn.since(now)) + self.bucket.span(1);
+            self.bucket.reach(tat, self.bucket.ahead(*tat, now).max(no_sooner), now);
+        }
     }
 
     fn withdraw(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Nanos {

@@ -165,6 +165,17 @@ impl<B: Holds> MaxWait<B> {
         self.bucket.withdraw(&mut state.tat, cost, now)
     }
 
+    /// All who wait go later by this, the last of them then.
+    pub(crate) fn postpone(&self, state: &mut Waiting, by: Nanos, last_turn: Timestamp, now: Timestamp) {
+        for release in &mut state.releases {
+            // One that should have gone, and is held still, waits.
+            if release.after(by) > now {
+                *release = release.after(by);
+            }
+        }
+        self.bucket.keep_behind(&mut state.tat, last_turn, now);
+    }
+
     /// As [`Algorithm::test`], for a caller that would wait `max_wait` at most. With zero only what may go at
     /// once is allowed; more than the rule's own wait is taken as that.
     ///

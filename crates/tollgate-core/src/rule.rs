@@ -330,6 +330,34 @@ impl Rule {
         }
     }
 
+    /// All who wait in a queue go later by a time than they were told, since it was not let go in time: the last of them now goes
+    /// at `last_turn`. Whoever comes next comes behind them, and the queue is as full as they make it.
+    ///
+    /// ```
+    /// use tollgate_core::{LeakyBucket, Nanos, PermitId, Rate, Rule, State, Timestamp};
+    ///
+    /// let rule = Rule::from(LeakyBucket::new(Rate::per_second(10)?, 4)?);
+    /// let (mut key, at) = (State::default(), |ms: u64| Timestamp::from_nanos(ms * 1_000_000));
+    /// let mut decide = |ms| rule.decide(&mut key, PermitId(0), 1, at(ms)).is_allowed();
+    /// assert_eq!([0, 0, 0, 0, 0].map(&mut decide), [true, true, true, true, false]); // until 300 ms
+    /// rule.postpone(&mut key, Nanos::new(200_000_000), at(500), at(200)); // nobody has gone since
+    /// let allowed = [200, 299, 300].map(|ms| rule.decide(&mut key, PermitId(0), 1, at(ms)).is_allowed());
+    /// assert_eq!(allowed, [false, false, true]); // three wait, and one place is that of whoever goes
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn postpone(&self, state: &mut State, by: Nanos, last_turn: Timestamp, now: Timestamp) {
+        match (self, state) {
+            (Self::LeakyBucket(rule), State::Bucket(tat)) => rule.keep_behind(tat, last_turn, now),
+            (Self::TokenBucketMaxWait(rule), State::Waiting(state)) => {
+                rule.postpone(state, by, last_turn, now);
+            }
+            (Self::LeakyBucketMaxWait(rule), State::Waiting(state)) => {
+                rule.postpone(state, by, last_turn, now);
+            }
+            _ => {}
+        }
+    }
+
     /// As [`Algorithm::status`]. [`Rule`] has an example.
     #[inline]
     pub fn status(&self, state: &State, now: Timestamp) -> Status {

@@ -204,10 +204,7 @@ impl Holds for TokenBucket {
         }
         let [old_owed, owed] = [old.bucket.wait(max_waits[0]), self.bucket.wait(max_waits[1])];
         self.keep_tokens(old, tat, now, old_owed, owed);
-        if last_turn > now {
-            let no_sooner = self.bucket.tolerance() + self.bucket.at_least(last_turn.since(now));
-            self.bucket.reach(tat, self.bucket.ahead(*tat, now).max(no_sooner), now);
-        }
+        self.keep_behind(tat, last_turn, now);
     }
 
     /// Nobody waits for a token bucket by itself.
@@ -217,6 +214,13 @@ impl Holds for TokenBucket {
 
     fn carry(&self, tat: &mut Tat, from: Timestamp, to: Timestamp) {
         self.bucket.carry(tat, from, to);
+    }
+
+    fn keep_behind(&self, tat: &mut Tat, last_turn: Timestamp, now: Timestamp) {
+        if last_turn > now {
+            let no_sooner = self.bucket.tolerance() + self.bucket.at_least(last_turn.since(now));
+            self.bucket.reach(tat, self.bucket.ahead(*tat, now).max(no_sooner), now);
+        }
     }
 
     fn withdraw(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Nanos {

@@ -98,7 +98,6 @@ impl Holding {
 struct Line {
     waiting: VecDeque<Waiter>,
     first_at: Timestamp, // when the first goes
-    slip: Nanos,         // by how much all go later than they were told
     last_at: Timestamp,  // when the last does
     numbers: u64,        // given so far
 }
@@ -116,21 +115,20 @@ impl Line {
         let number = self.numbers;
         self.numbers += 1;
         if self.waiting.is_empty() {
-            (self.first_at, self.last_at, self.slip) = (at, at, Nanos::ZERO);
+            (self.first_at, self.last_at) = (at, at);
         }
-        let at = at.after(self.slip).max(self.last_at);
+        let at = at.max(self.last_at);
         self.waiting.push_back(Waiter { number, after: at.since(self.last_at), waker: None });
         self.last_at = at;
         number
     }
 
-    /// Lets the first go, and all behind it later if it is too late. The next has to be woken.
-    fn go(&mut self, number: u64, now: Timestamp) -> Option<Waker> {
+    /// By how much the first is too late: all go later by that.
+    fn slip(&mut self, now: Timestamp) -> Nanos {
         let slips = Nanos::new(now.since(self.first_at).get().saturating_sub(SLACK.get()));
-        self.slip = Nanos::new(self.slip.get() + slips.get());
         self.first_at = self.first_at.after(slips);
         self.last_at = self.last_at.after(slips);
-        self.leave(number, Nanos::ZERO)
+        slips
     }
 
     /// Notes whom to wake when somebody is the first.
@@ -218,9 +216,15 @@ impl Place<'_> {
     fn go(&mut self, now: Timestamp) {
         self.has_gone = true;
         self.disarm();
-        let mut line = self.line.lock();
-        let next = line.go(self.number, now);
-        drop(line);
+        let next = {
+            let mut line = self.line.lock();
+            let slips = line.slip(now);
+            if !slips.is_zero() {
+                // Or the limit would take the places of those who wait for free ones.
+                self.turn.postpone_at(slips, line.last_at, now);
+            }
+            line.leave(self.number, Nanos::ZERO)
+        };
         next.into_iter().for_each(Waker::wake);
         self.holding.forget(self.key);
     }

@@ -89,7 +89,6 @@ fn bursts(gateway: &Gateway) -> (Instant, Vec<Posted>) {
 }
 
 #[test]
-#[ignore = "two of four runs found fewer refused than the queue must refuse: to be understood before it can guard anything"]
 fn the_index_gets_3000_writes_a_second_and_no_phone_is_left_in_doubt() {
     let measured = undisturbed(STALL, 2, || {
         let backend = Backend::start();
@@ -135,9 +134,10 @@ fn the_index_gets_3000_writes_a_second_and_no_phone_is_left_in_doubt() {
         percentile(&told_off, 500),
         percentile(&told_off, 990),
     );
-    // How late writes are is told above and not held against a bound: clients and application take their time from the same cores.
     if measured.is_undisturbed {
         assert!(most_in_a_second <= 3090, "{most_in_a_second} in a second");
+        // Of what runs in production only: clients and application take their time from the same cores.
+        assert!(cfg!(debug_assertions) || percentile(&lateness, 990) < Duration::from_millis(3));
     } else {
         eprintln!("the machine stood still in every run, so nothing can be said of a second");
     }

@@ -155,18 +155,43 @@ async fn when_all_leave_the_next_goes_at_once() {
 #[test]
 fn after_a_delay_only_a_little_is_made_good_for() {
     let mut line = Line::default();
-    let mut numbers: VecDeque<u64> = (0..1000).map(|place| line.enter(ms(place))).collect();
+    let numbers: Vec<u64> = (0..1000).map(|place| line.enter(ms(place))).collect();
     let (mut now, mut went) = (ms(500), Vec::new());
-    while let Some(number) = numbers.pop_front() {
+    for number in numbers {
         now = now.max(line.first_at);
-        line.go(number, now);
+        line.slip(now);
+        line.leave(number, Nanos::ZERO);
         went.push(now.as_nanos() / 1_000_000);
-        if went.len() == 500 {
-            // Whoever comes later is told a time by the limit, which knows of no delay, and comes behind the others.
-            numbers.push_back(line.enter(ms(1000)));
-        }
     }
     assert_eq!(went[..26], [500; 26], "25 ms are made good for");
     assert_eq!(went[26..30], [501, 502, 503, 504]);
-    assert_eq!(went[998..], [1473, 1474, 1475]);
+    assert_eq!(went[998..], [1473, 1474]);
+}
+
+/// A queue of ten, one each 100 ms, that stands still for most of a second: it holds ten all the same.
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_stood_still_is_no_longer_than_it_may_be() {
+    let clock = Clock::manual();
+    let rule = LeakyBucket::new(Rate::per_second(10).unwrap(), 10).unwrap();
+    let limiter = KeyedLimiter::builder(rule).clock(clock.clone()).build();
+    let holding = Holding::default();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut held = Vec::new();
+    let come = |held: &mut Vec<Pin<Box<_>>>| {
+        let now = clock.now();
+        let decision = limiter.ask("index").check_at(now);
+        let delay = decision.outcome.delay();
+        if decision.is_allowed() && !delay.is_zero() {
+            held.push(Box::pin(holding.until(Some(limiter.ask("index").turn()), delay, now, &clock)));
+        }
+        decision.is_allowed()
+    };
+    assert_eq!((0..20).filter(|_| come(&mut held)).count(), 10);
+    held.iter_mut().for_each(|wait| assert!(wait.as_mut().poll(&mut context).is_pending()));
+    clock.advance(Duration::from_millis(850)); // eight should have gone
+    assert!(held[0].as_mut().poll(&mut context).is_ready());
+    // The other eight still wait, so that there is room for one or two, and not for nine.
+    let more = (0..20).filter(|_| come(&mut held)).count();
+    assert!((1..=2).contains(&more), "{more}");
+    assert!(holding.waiting() <= 10, "{}", holding.waiting());
 }

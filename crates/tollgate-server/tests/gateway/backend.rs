@@ -66,8 +66,12 @@ impl Backend {
 
     /// An application that works on so many requests at once, and lets the others wait.
     pub(crate) fn with_workers(workers: usize) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .on_thread_start(goes_first)
+            .enable_all()
+            .build()
+            .unwrap();
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -120,6 +124,11 @@ impl Backend {
         let taking = async move { state.workers.acquire_many(workers as u32).await.unwrap().forget() };
         self.runtime.as_ref().unwrap().spawn(taking);
     }
+}
+
+/// The application is elsewhere, really, with cores of its own: as far as this may be done here, it need not wait for one.
+fn goes_first() {
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), -15);
 }
 
 impl Drop for Backend {

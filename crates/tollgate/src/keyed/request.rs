@@ -329,6 +329,12 @@ impl Turn {
     pub fn withdraw_at(&self, now: Timestamp) -> Nanos {
         self.table.withdraw(&self.ask, now)
     }
+
+    /// All who wait go later by this than they were told, since it was not let go in time: the last of them goes at `last_turn`.
+    /// Whoever comes next comes behind them.
+    pub fn postpone_at(&self, by: Nanos, last_turn: Timestamp, now: Timestamp) {
+        self.table.postpone(&self.ask, by, last_turn, now);
+    }
 }
 
 impl fmt::Debug for Turn {

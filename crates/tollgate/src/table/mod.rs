@@ -256,6 +256,11 @@ impl Table {
         sooner
     }
 
+    /// All who wait go later by this, the last of them then.
+    pub(crate) fn postpone(&self, ask: &Ask, by: Nanos, last_turn: Timestamp, now: Timestamp) {
+        self.shard(ask.hash).lock().postpone(ask, by, last_turn, now);
+    }
+
     /// Decides several asks at one instant, all or nothing: every shard they touch is locked, in order.
     pub(crate) fn check_all(&self, asks: &[Ask], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
         if asks.len() <= USUAL_LIMITS {

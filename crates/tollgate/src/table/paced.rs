@@ -50,6 +50,12 @@ impl Paced<'_> {
         self.wait(self.rule.withdraw(state, cost, self.time(now)), now)
     }
 
+    /// All who wait go later by this, the last of them then.
+    pub(crate) fn postpone(&self, state: &mut State, by: Nanos, last_turn: Timestamp, now: Timestamp) {
+        let by = self.time(now.after(by)).since(self.time(now));
+        self.rule.postpone(state, by, self.time(last_turn), self.time(now));
+    }
+
     /// Brings a key under this rule that was last charged by `old`: what it has left stays.
     ///
     /// It goes from rule to rule as at full pace. A `max_wait` that is shorter at a pace says nothing about how much

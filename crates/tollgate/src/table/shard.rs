@@ -12,6 +12,7 @@ use tollgate_core::{
 use self::room::Room;
 pub(crate) use self::room::{Place, Together, UNBOUNDED};
 use super::WhenFull;
+use super::paced::Paced;
 use super::rules::{Rules, TierId, UsedNumbers};
 use super::segments::Segments;
 use super::slab::Slab;
@@ -254,18 +255,24 @@ impl Shard {
         edit(slab, slot, rule.rule, |state| rule.refund(state, ask.cost, charged, now))
     }
 
-    /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner. Under other numbers than it
-    /// was taken by, it stays taken.
+    /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner.
     pub(crate) fn withdraw(&mut self, ask: &Ask, now: Timestamp) -> Nanos {
+        self.edit_queue(ask, |rule, state| rule.withdraw(state, ask.cost, now)).unwrap_or(Nanos::ZERO)
+    }
+
+    /// All who wait go later by this, the last of them then.
+    pub(crate) fn postpone(&mut self, ask: &Ask, by: Nanos, last_turn: Timestamp, now: Timestamp) {
+        self.edit_queue(ask, |rule, state| rule.postpone(state, by, last_turn, now));
+    }
+
+    /// Changes a key in which somebody waits. Under other numbers than it was charged by, it stays as it is: those who wait have
+    /// their turns by the old ones.
+    fn edit_queue<T>(&mut self, ask: &Ask, change: impl FnOnce(&Paced<'_>, &mut State) -> T) -> Option<T> {
         let Self { segments, slab, rules, .. } = self;
         let current = rules.current(ask.tier);
-        match segments.find_mut(ask.hash) {
-            Some(slot) if slot.rule() == current => {
-                let rule = rules.paced(current);
-                edit(slab, slot, rule.rule, |state| rule.withdraw(state, ask.cost, now))
-            }
-            _ => Nanos::ZERO,
-        }
+        let slot = segments.find_mut(ask.hash).filter(|slot| slot.rule() == current)?;
+        let rule = rules.paced(current);
+        Some(edit(slab, slot, rule.rule, |state| change(&rule, state)))
     }
 
     /// Takes a permit back. False if it was not held any more.
