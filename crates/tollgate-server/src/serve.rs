@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tollgate_policy::{Listen, Policy};
@@ -30,6 +30,10 @@ const DEFAULT_GATEWAY: SocketAddr = loopback(8000);
 const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
+
+/// So many connections may come in one moment, if the system allows it; to one more, its client finds no way for a second. The
+/// runtime's own choice is 128, which a thousand clients that reconnect together exceed.
+const BACKLOG: u32 = 4096;
 
 /// How long what is still to be written is waited for at the end: a disk that hangs must not keep the process.
 const FINISH_WITHIN: Duration = Duration::from_secs(5);
@@ -86,10 +90,10 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     // All listeners are bound before any accepts.
-    let http = bind("http", listen.http).await?;
-    let grpc = bind("grpc", listen.grpc).await?;
-    let resp = bind("resp", listen.resp).await?;
-    let gateway = bind("gateway", listen.gateway).await?;
+    let http = bind("http", listen.http)?;
+    let grpc = bind("grpc", listen.grpc)?;
+    let resp = bind("resp", listen.resp)?;
+    let gateway = bind("gateway", listen.gateway)?;
     let (stop, stopped) = watch::channel(false);
     let stopped = move || {
         let mut stopped = stopped.clone();
@@ -161,12 +165,19 @@ async fn serve(
     Ok(())
 }
 
-async fn bind(name: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, String> {
+fn bind(name: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, String> {
     let Some(address) = address else { return Ok(None) };
-    TcpListener::bind(address).await.map(Some).map_err(|error| {
+    listen_on(address).map(Some).map_err(|error| {
         let or = if name == "http" { "--listen 127.0.0.1:PORT, or " } else { "" };
         format!("listen.{name} {address}: {error}; choose another with {or}`listen: {{ {name}: … }}` in the policy file")
     })
+}
+
+fn listen_on(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?; // a port on which this service just ran
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Reloads, without anybody waiting for it. What comes of it is logged.

@@ -45,6 +45,21 @@ fn a_changed_file_is_noticed() {
     assert!(service.process.errors().contains("the file has changed"));
 }
 
+/// The clients of a proxy that was restarted come back together. Here, the process accepts none of them.
+#[test]
+fn a_thousand_connections_at_once_are_all_taken() {
+    let service = Service::start(&policy(10));
+    service.process.signal("STOP");
+    let connected: Vec<_> = (0..1000)
+        .map(|number| match TcpStream::connect_timeout(&service.address, Duration::from_millis(900)) {
+            Ok(stream) => stream,
+            Err(error) => panic!("connection {number}: {error}"),
+        })
+        .collect();
+    service.process.signal("CONT");
+    drop(connected);
+}
+
 /// As Kubernetes mounts a config map: the file is a link into a directory that is itself a link, and that one is swapped.
 #[test]
 fn a_swapped_link_is_noticed() {
