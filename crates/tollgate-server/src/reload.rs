@@ -99,6 +99,7 @@ impl Service {
         self.admin.replace(admin);
         self.resp_password.replace(resp_password);
         self.metrics.add_limits(&self.engine);
+        self.has_reloaded();
         Ok(reloaded)
     }
 }
@@ -107,7 +108,7 @@ impl Service {
 fn needs_restart(before: &Policy, after: &Policy) -> Vec<&'static str> {
     let changed = [
         ("listen", before.listen != after.listen),
-        ("gateway", before.gateway != after.gateway),
+        ("gateway", before.gateway.is_some() != after.gateway.is_some()),
         ("tls", before.tls != after.tls),
         ("store", before.store != after.store),
         ("record", before.record != after.record),

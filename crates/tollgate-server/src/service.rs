@@ -1,7 +1,7 @@
 //! What all listeners share: the engine, and what is seen of its decisions.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
@@ -23,12 +23,16 @@ use crate::store::Health;
 /// As many requests that came together are asked of a shared store at once.
 pub(crate) const MOST_AT_ONCE: usize = 64;
 
+/// Who is told of a policy that comes into force.
+type Follow = Box<dyn Fn(&Policy) + Send + Sync>;
+
 /// What all listeners share.
 pub(crate) struct Service {
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Metrics,
     pub(crate) held: Held,
     pub(crate) holding: Arc<Holding>,
+    on_reload: OnceLock<Follow>,
     pub(crate) admin: Admin,
     pub(crate) resp_password: Password,
     pub(crate) reloader: Reloader,
@@ -71,6 +75,7 @@ impl Service {
             metrics,
             held: Held::new(store.clone()),
             holding,
+            on_reload: OnceLock::new(),
             admin,
             resp_password,
             reloader,
@@ -78,6 +83,18 @@ impl Service {
             recorder,
             draining: AtomicBool::new(false),
         })
+    }
+
+    /// Has somebody told of each policy that comes into force.
+    pub(crate) fn on_reload(&self, follow: impl Fn(&Policy) + Send + Sync + 'static) {
+        let _ = self.on_reload.set(Box::new(follow));
+    }
+
+    /// Tells them.
+    pub(crate) fn has_reloaded(&self) {
+        if let Some(follow) = self.on_reload.get() {
+            follow(&self.engine.policy());
+        }
     }
 
     /// Decides a request in the table of this process, and lets it be seen.

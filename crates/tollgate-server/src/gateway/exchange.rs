@@ -7,6 +7,7 @@ use tollgate_policy::{Permits, Request, headers};
 use tollgate_tower::{Seen, denial};
 
 use super::Gateway;
+use super::behind::Behind;
 use super::forward::{self, Carried, Peer, Sender};
 use super::front::{Front, unless_gone};
 use super::h1::{Framing, Kind, Lines, Timer};
@@ -90,11 +91,12 @@ impl Gateway {
     /// Carries a request to the application and its answer back. None when the client has left.
     pub(super) async fn exchange<F: Front, H: Carried>(
         &self,
+        behind: &Behind,
         asked: &Asked<'_, H>,
         front: &mut F,
         timer: &mut Option<Timer>,
     ) -> Option<Reply> {
-        let passed = match self.decide(asked).await {
+        let passed = match self.decide(behind, asked).await {
             Ok(passed) => passed,
             Err(refusal) => return Some(refusal.into()),
         };
@@ -108,7 +110,7 @@ impl Gateway {
                 return None;
             };
         }
-        if let Some(slots) = &self.slots {
+        if let Some(slots) = &behind.slots {
             let ask = Ask { tenant: &tenant, weight, cost };
             let Some(taken) = unless_gone(front, slots.take(ask)).await else {
                 self.metrics.ended(Ended::gone);
@@ -127,14 +129,14 @@ impl Gateway {
                 }
             }
         }
-        Some(match self.forward(asked, &head, &mut held, front, timer).await {
+        Some(match self.forward(behind, asked, &head, &mut held, front, timer).await {
             Ok(answered) => Reply::answered(asked.method, answered, told, held),
             Err(error) => Reply { told, ..Refusal::not_answered(&error)?.into() },
         })
     }
 
     /// Asks the limits, and makes ready what is to be sent.
-    async fn decide<H: Carried>(&self, asked: &Asked<'_, H>) -> Result<Passed, Refusal> {
+    async fn decide<H: Carried>(&self, behind: &Behind, asked: &Asked<'_, H>) -> Result<Passed, Refusal> {
         let service = &*self.service;
         let policy = service.engine.policy();
         let seen = Seen::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
@@ -157,7 +159,7 @@ impl Gateway {
             let (head, body) = denied.into_parts();
             return Err(Refusal { status: head.status, headers: head.headers, body });
         }
-        let by = self.slots.as_ref().and_then(|slots| slots.by());
+        let by = behind.slots.as_ref().and_then(|slots| slots.by());
         let sender = Sender { peer: asked.peer, client: seen.ip, is_tls: asked.is_tls };
         let mut head = Vec::with_capacity(1024);
         let parts = (asked.method, asked.uri, asked.headers);
@@ -178,6 +180,7 @@ impl Gateway {
     /// Sends a request to the place that is best, or to the next if nobody is there.
     async fn forward<F: Front, H: Carried>(
         &self,
+        behind: &Behind,
         asked: &Asked<'_, H>,
         head: &[u8],
         held: &mut Held,
@@ -186,10 +189,10 @@ impl Gateway {
     ) -> Result<Answered, CallError> {
         let clock = self.service.engine.clock();
         let to_send =
-            Call { head, method: asked.method, framing: asked.framing, timeouts: self.settings.timeouts };
+            Call { head, method: asked.method, framing: asked.framing, timeouts: behind.settings.timeouts };
         let mut tried = smallvec::SmallVec::<[usize; 4]>::new();
         let mut error = CallError::Closed;
-        while let Some((place, at)) = self.upstreams.pick(clock.now(), &tried) {
+        while let Some((place, at)) = behind.upstreams.pick(clock.now(), &tried) {
             let began = clock.now();
             let result = call(&to_send, &at, front, timer).await;
             let now = clock.now();

@@ -68,17 +68,18 @@ async fn answer(
     connection: Connection,
 ) -> Response<AnswerStream> {
     let (head, body) = request.into_parts();
+    let behind = gateway.behind();
     let reply = match require_one_meaning(&head.method, &head.uri, &head.headers, &body) {
         Err(malformed) => {
             gateway.metrics.ended(Ended::refused);
             Some(Refusal::malformed(malformed).into())
         }
-        Ok((_, Framing::Length(length))) if length > gateway.settings.max_body => {
+        Ok((_, Framing::Length(length))) if length > behind.settings.max_body => {
             gateway.metrics.ended(Ended::refused);
             Some(Refusal::too_large().into())
         }
         Ok((host, framing)) => {
-            let mut front = Stream { body, left: gateway.settings.max_body };
+            let mut front = Stream { body, left: behind.settings.max_body };
             let peer = Peer::new(connection.peer.ip());
             let asked = Asked {
                 method: &head.method,
@@ -89,7 +90,7 @@ async fn answer(
                 peer: &peer,
                 is_tls: connection.is_tls,
             };
-            gateway.exchange(&asked, &mut front, &mut None).await
+            gateway.exchange(&behind, &asked, &mut front, &mut None).await
         }
     };
     let reply = reply.unwrap_or_else(|| {

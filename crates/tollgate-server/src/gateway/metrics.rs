@@ -1,17 +1,18 @@
 //! What is counted of the gateway.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use tollgate::{Clock, Nanos};
+use tollgate::Nanos;
 
-use super::slots::Slots;
-use super::upstream::{CallError, Upstreams};
+use super::behind::Behind;
+use super::upstream::CallError;
 use crate::distribution::Distribution;
 
 /// How a request ended.
@@ -78,15 +79,7 @@ pub(crate) struct GatewayMetrics {
     errors: [Counter; UPSTREAM_ERRORS.len()],
     answered: Distribution,
     queued: Distribution,
-    watched: Arc<OnceLock<Watched>>,
-}
-
-/// What is looked at when somebody asks.
-#[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) slots: Option<Arc<Slots>>,
-    pub(super) upstreams: Arc<Upstreams>,
-    pub(super) clock: Clock,
+    watched: Arc<ArcSwapOption<Behind>>, // looked at when somebody asks
 }
 
 impl GatewayMetrics {
@@ -110,7 +103,7 @@ impl GatewayMetrics {
         let queued =
             Distribution::new(&[1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1, 5e-1, 1.0, 2.0, 5.0]);
         registry.register("queue_wait_seconds", "How long requests waited for a slot", queued.clone());
-        let watched = Arc::new(OnceLock::new());
+        let watched = Arc::new(ArcSwapOption::empty());
         registry.register_collector(Box::new(Watch(Arc::clone(&watched))));
         Self {
             ended: ENDED.map(|outcome| ended.get_or_create_owned(&EndedLabels { outcome })),
@@ -121,9 +114,9 @@ impl GatewayMetrics {
         }
     }
 
-    /// Lets these be looked at.
-    pub(super) fn watch(&self, watched: Watched) {
-        let _ = self.watched.set(watched);
+    /// Lets this be looked at.
+    pub(super) fn watch(&self, behind: Arc<Behind>) {
+        self.watched.store(Some(behind));
     }
 
     pub(super) fn ended(&self, ended: Ended) {
@@ -144,7 +137,7 @@ impl GatewayMetrics {
 }
 
 #[derive(Debug)]
-struct Watch(Arc<OnceLock<Watched>>);
+struct Watch(Arc<ArcSwapOption<Behind>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct UpstreamLabels {
@@ -153,7 +146,7 @@ struct UpstreamLabels {
 
 impl Collector for Watch {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Some(watched) = self.0.get() else { return Ok(()) };
+        let Some(watched) = self.0.load_full() else { return Ok(()) };
         let mut gauge = |name: &str, help: &str, value: i64| {
             let gauge = ConstGauge::new(value);
             let descriptor =

@@ -3,6 +3,7 @@
 //! The way of a request: `h1/server.rs` or `h2.rs` read it from a client; `exchange.rs` asks the limits, waits for its time and
 //! its slot (`slots.rs`); `forward.rs` writes its head anew; `upstream/` carries it to the application and its answer back.
 
+mod behind;
 mod exchange;
 mod forward;
 mod front;
@@ -15,26 +16,23 @@ mod slots;
 mod upstream;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tollgate_policy::Gateway as Settings;
+use tollgate_policy::Policy;
 
+use self::behind::Behind;
 pub(crate) use self::metrics::GatewayMetrics;
-use self::metrics::Watched;
 use self::pressure::{EVERY, Pressure};
-use self::slots::Slots;
-use self::upstream::Upstreams;
 use crate::listener::{Connection, Speak};
 use crate::service::Service;
 
 /// The gateway.
 pub(crate) struct Gateway {
     service: Arc<Service>,
-    settings: Settings,
-    upstreams: Arc<Upstreams>,
-    slots: Option<Arc<Slots>>,
+    behind: ArcSwap<Behind>,
     metrics: GatewayMetrics,
     pressure: Pressure,
 }
@@ -42,16 +40,39 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// As the policy in force has it: none where it has none.
     pub(crate) fn new(service: Arc<Service>) -> Option<Arc<Self>> {
-        let policy = service.engine.policy();
-        let settings = policy.gateway.clone()?;
-        let has_costs = !policy.costs.is_empty();
+        let behind = Arc::new(Behind::new(&service.engine.policy(), service.engine.clock().clone())?);
         let metrics = service.metrics.gateway.clone()?;
-        drop(policy);
-        let clock = service.engine.clock().clone();
-        let slots = Slots::new(&settings, has_costs, clock.clone());
-        let upstreams = Arc::new(Upstreams::new(&settings.upstreams));
-        metrics.watch(Watched { slots: slots.clone(), upstreams: Arc::clone(&upstreams), clock });
-        Some(Arc::new(Self { service, settings, upstreams, slots, metrics, pressure: Pressure::new() }))
+        metrics.watch(Arc::clone(&behind));
+        let behind = ArcSwap::new(behind);
+        let gateway = Arc::new_cyclic(|gateway: &Weak<Self>| {
+            let gateway = Weak::clone(gateway);
+            service.on_reload(move |policy| {
+                if let Some(gateway) = gateway.upgrade() {
+                    gateway.follow(policy);
+                }
+            });
+            Self { service, behind, metrics, pressure: Pressure::new() }
+        });
+        Some(gateway)
+    }
+
+    /// Another policy is in force. One without a gateway leaves this one as it is.
+    fn follow(&self, policy: &Policy) {
+        if let Some(behind) = self.behind.load().following(policy) {
+            let behind = Arc::new(behind);
+            self.metrics.watch(Arc::clone(&behind));
+            self.behind.store(behind);
+        }
+    }
+
+    /// How long a connection may be quiet.
+    fn idle(&self) -> Duration {
+        self.behind.load().settings.timeouts.idle
+    }
+
+    /// What is behind it now.
+    fn behind(&self) -> Arc<Behind> {
+        self.behind.load_full()
     }
 
     /// Tells the engine how loaded the application is, for as long as it runs.
@@ -70,7 +91,7 @@ impl Gateway {
 
     /// What is to be done every second.
     pub(crate) fn tick(&self) {
-        self.upstreams.iter().for_each(upstream::Upstream::sweep);
+        self.behind.load().upstreams.iter().for_each(upstream::Upstream::sweep);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::adaptive::{Aimd, Bounds, Gradient2, Vegas, Windowed};
 use tollgate::{AdaptiveLimiter, Clock, FairSemaphore, Flight, Nanos, NoSlot, Slot, Timestamp, Weight};
-use tollgate_policy::{Adaptive, FairQueue, Gateway as Settings, Work};
+use tollgate_policy::{Adaptive, FairQueue, Gateway as Settings, Slots as Setting, Work};
 
 /// As many wait in all.
 const MOST_WAITING: usize = 100_000;
@@ -91,6 +91,18 @@ impl Slots {
             estimates: (0..ESTIMATES).map(|_| AtomicU64::new(0)).collect(),
             usual: AtomicU64::new(0),
         }))
+    }
+
+    /// Becomes what other settings say, if that can be done with those who have a slot or wait for one: a controller knows its
+    /// bounds for good.
+    pub(super) fn follow(&self, before: Option<Setting>, now: Option<Setting>) -> bool {
+        match (&self.kind, now) {
+            (Kind::Fixed(semaphore), Some(Setting { adaptive: None, max, .. })) => {
+                semaphore.set_slots(usize::try_from(max).unwrap_or(usize::MAX));
+                true
+            }
+            _ => before == now,
+        }
     }
 
     /// The attribute that tells tenants apart.

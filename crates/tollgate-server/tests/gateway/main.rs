@@ -6,6 +6,7 @@ mod hanging_up;
 mod http2;
 mod proxying;
 mod rates;
+mod reloads;
 mod running;
 #[path = "../service/mod.rs"]
 mod service;

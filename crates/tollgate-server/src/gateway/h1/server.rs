@@ -51,13 +51,13 @@ pub(crate) async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let idle = gateway.settings.timeouts.idle;
     let mut client = Client::new(stream);
-    let mut timer = Some(Timer::new(idle));
+    let mut timer = None;
     let mut stop = pin!(stop);
     let mut is_first = true;
     let peer = Peer::new(connection.peer.ip());
     loop {
+        let idle = gateway.idle();
         let waits = timer.get_or_insert_with(|| Timer::new(idle));
         waits.set(idle);
         let head = match client.next_head(waits, stop.as_mut(), is_first).await {
@@ -71,18 +71,19 @@ pub(crate) async fn serve<S>(
             Next::End => return,
         };
         is_first = false;
+        let behind = gateway.behind();
         let mut is_kept = wants_to_stay(&head);
         let reply = match require_one_meaning(&head) {
             Err(malformed) => {
                 gateway.metrics.ended(Ended::refused);
                 return client.part(Refusal::malformed(malformed).into()).await;
             }
-            Ok((_, Framing::Length(length))) if length > gateway.settings.max_body => {
+            Ok((_, Framing::Length(length))) if length > behind.settings.max_body => {
                 gateway.metrics.ended(Ended::refused);
                 return client.part(Refusal::too_large().into()).await;
             }
             Ok((host, framing)) => {
-                client.begin_body(&head, framing, gateway.settings.max_body);
+                client.begin_body(&head, framing, behind.settings.max_body);
                 let asked = Asked {
                     method: &head.method,
                     uri: &head.uri,
@@ -92,7 +93,7 @@ pub(crate) async fn serve<S>(
                     peer: &peer,
                     is_tls: connection.is_tls,
                 };
-                gateway.exchange(&asked, &mut client, &mut timer).await
+                gateway.exchange(&behind, &asked, &mut client, &mut timer).await
             }
         };
         let Some(mut reply) = reply else { return };

@@ -39,6 +39,15 @@ impl Upstreams {
         Self { all, next: AtomicUsize::new(0) }
     }
 
+    /// Other places: those that are in both are the same.
+    pub(super) fn following(&self, authorities: &[String]) -> Self {
+        let known = |authority: &String| self.all.iter().find(|upstream| upstream.authority == *authority);
+        let all = authorities
+            .iter()
+            .map(|authority| known(authority).map_or_else(|| Arc::new(Upstream::new(authority)), Arc::clone));
+        Self { all: all.collect(), next: AtomicUsize::new(0) }
+    }
+
     /// The place to ask next: of those that are well, the one with the fewest requests. Where none is, the one that has been
     /// left alone for longest.
     pub(super) fn pick(&self, now: Timestamp, tried: &[usize]) -> Option<(usize, InFlight)> {
