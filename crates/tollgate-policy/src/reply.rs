@@ -95,7 +95,7 @@ fn write_limit(name: &str, capacity: u64, decision: Decision, reason: Option<Rea
     json.push(b'}');
 }
 
-fn write_reason(reason: Option<Reason>, json: &mut Vec<u8>) {
+pub(crate) fn write_reason(reason: Option<Reason>, json: &mut Vec<u8>) {
     if let Some(reason) = reason {
         json.extend_from_slice(b",\"reason\":\"");
         json.extend_from_slice(reason.as_str().as_bytes());
@@ -103,7 +103,7 @@ fn write_reason(reason: Option<Reason>, json: &mut Vec<u8>) {
     }
 }
 
-fn write_optional_seconds(span: Option<Nanos>, json: &mut Vec<u8>) {
+pub(crate) fn write_optional_seconds(span: Option<Nanos>, json: &mut Vec<u8>) {
     match span {
         Some(span) => write_seconds(span, json),
         None => json.extend_from_slice(b"null"),
@@ -125,7 +125,7 @@ fn write_seconds(span: Nanos, json: &mut Vec<u8>) {
     json.extend_from_slice(&digits[..needed]);
 }
 
-fn write_number(number: u64, json: &mut Vec<u8>) {
+pub(crate) fn write_number(number: u64, json: &mut Vec<u8>) {
     json.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 

@@ -3,8 +3,8 @@
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use bytes::Bytes;
 use tollgate::{Nanos, Timestamp, Turn, Weight};
-use tollgate_policy::{Permits, Request, headers};
-use tollgate_tower::{Seen, denial};
+use tollgate_policy::{PROBLEM_JSON, Permits, Policy, Request, Verdict, headers, problem};
+use tollgate_tower::Seen;
 
 use super::Gateway;
 use super::behind::Behind;
@@ -98,7 +98,7 @@ impl Gateway {
     ) -> Option<Reply> {
         let passed = match self.decide(behind, asked).await {
             Ok(passed) => passed,
-            Err(refusal) => return Some(refusal.into()),
+            Err(refused) => return Some(*refused),
         };
         let Passed { permits, told, turn, delay, decided, tenant, weight, cost, head } = passed;
         let mut held = Held { _permits: permits, ..Held::default() };
@@ -136,7 +136,7 @@ impl Gateway {
     }
 
     /// Asks the limits, and makes ready what is to be sent.
-    async fn decide<H: Carried>(&self, behind: &Behind, asked: &Asked<'_, H>) -> Result<Passed, Refusal> {
+    async fn decide<H: Carried>(&self, behind: &Behind, asked: &Asked<'_, H>) -> Result<Passed, Box<Reply>> {
         let service = &*self.service;
         let policy = service.engine.policy();
         let seen = Seen::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
@@ -150,14 +150,12 @@ impl Gateway {
         let decided = service.hold(&policy, &request, now, Protocol::gateway).await;
         let (verdict, permits) = decided.map_err(|error| {
             let detail = Problem::from(error);
-            Refusal::new(detail.status(), detail.detail())
+            Box::new(Refusal::new(detail.status(), detail.detail()).into())
         })?;
         service.took(now, 1);
         if !verdict.is_allowed() {
             self.metrics.ended(Ended::denied);
-            let denied = denial(&policy, &verdict, unix_time(), asked.method, StatusCode::TOO_MANY_REQUESTS);
-            let (head, body) = denied.into_parts();
-            return Err(Refusal { status: head.status, headers: head.headers, body });
+            return Err(Box::new(denied(&policy, &verdict, asked.method)));
         }
         let by = behind.slots.as_ref().and_then(|slots| slots.by());
         let sender = Sender { peer: asked.peer, client: seen.ip, is_tls: asked.is_tls };
@@ -226,6 +224,16 @@ impl Gateway {
         self.metrics.ended(if is_upstreams { Ended::failed } else { Ended::gone });
         Err(error)
     }
+}
+
+/// The answer to a request that the limits deny. Under an attack it is the most frequent one: what it says goes straight into its
+/// lines, without a map of headers between.
+fn denied(policy: &Policy, verdict: &Verdict<'_>, method: &Method) -> Reply {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let mut told = headers(&policy.headers, verdict, unix_time());
+    told.push(("content-type", PROBLEM_JSON.to_owned()));
+    let body = if *method == Method::HEAD { Bytes::new() } else { problem(verdict, status.as_u16()).into() };
+    Reply { told, ..Refusal { status, headers: HeaderMap::new(), body }.into() }
 }
 
 /// Whether an answer tells of too much load.
