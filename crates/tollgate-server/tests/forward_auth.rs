@@ -263,34 +263,35 @@ fn a_proxy_that_is_not_trusted_is_told_of_once() {
 const HOLDING: &str = "identity: { client_ip: { trusted_proxies: [127.0.0.1] } }
 limits: [{ name: even, key: [key], leaky_bucket: { rate: 2/s, queue: 4 } }]";
 
+/// How late an answer may be on a machine that has much else to do.
+const LATE: Duration = Duration::from_secs(2);
+
 #[test]
 fn a_leaky_bucket_holds_each_answer_until_its_turn() {
     let service = Service::start(HOLDING);
     // All come at once; two leave in a second, and of the four that fit the last leaves after a second and a half.
-    let mut waits: Vec<(u16, Duration)> = thread::scope(|scope| {
+    let begin = tokio::time::Instant::now();
+    let mut answers: Vec<(u16, Duration)> = thread::scope(|scope| {
         let asked: Vec<_> = (0..6)
             .map(|_| {
                 let mut client = service.connect();
-                scope.spawn(move || timed(|| client.0.send("GET", "/v1/forward-auth?key=a", &[], "").status))
+                scope.spawn(move || {
+                    let answer = client.0.send("GET", "/v1/forward-auth?key=a", &[], "");
+                    (answer.status, begin.elapsed())
+                })
             })
             .collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).map(|(took, status)| (status, took)).collect()
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
     });
-    waits.sort_unstable();
-    let (passed, denied) = waits.split_at(4);
-    for (i, (status, took)) in passed.iter().enumerate() {
-        let turn = Duration::from_millis(500 * i as u64);
-        // They did not come at the very same time: those behind the first came up to a tenth later, and wait less.
-        assert_eq!(*status, 204, "{waits:?}");
-        assert!(
-            *took + Duration::from_millis(100) >= turn && *took < turn + Duration::from_millis(400),
-            "{waits:?}"
-        );
+    answers.sort_unstable();
+    let statuses: Vec<u16> = answers.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [204, 204, 204, 204, 429, 429], "{answers:?}");
+    for (place, (_, after)) in answers[..4].iter().enumerate() {
+        let turn = Duration::from_millis(500 * place as u64);
+        assert!((turn..turn + LATE).contains(after), "{answers:?}");
     }
-    assert!(
-        denied.iter().all(|(status, took)| *status == 429 && *took < Duration::from_millis(400)),
-        "{waits:?}"
-    );
+    let last = answers[3].1;
+    assert!(answers[4..].iter().all(|(_, after)| *after < last), "who is denied does not wait: {answers:?}");
 }
 
 #[test]
