@@ -223,6 +223,21 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         self.slots = slots;
     }
 
+    /// Changes how many of any tenant may wait. Those who wait already stay.
+    ///
+    /// ```
+    /// use tollgate_core::{FairQueue, Full, Request, Weight};
+    ///
+    /// let mut queue = FairQueue::new(0, 10, 5);
+    /// queue.set_max_waiting_each(1);
+    /// let request = |item| Request { weight: Weight::ONE, cost: 1, deadline: None, item };
+    /// assert!(queue.push("alice", request('a')).is_ok());
+    /// assert_eq!(queue.push("alice", request('b')), Err(Full::Tenant('b')));
+    /// ```
+    pub const fn set_max_waiting_each(&mut self, max_waiting_each: usize) {
+        self.max_waiting_each = max_waiting_each;
+    }
+
     /// Puts a request at the end of its tenant's line, also one whose deadline has passed. Where both are
     /// full, the queue is named.
     ///

@@ -17,7 +17,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the service: decide requests over HTTP, gRPC as Envoy asks, and RESP, the protocol of Redis
+    /// Run the service: decide requests over HTTP, gRPC as Envoy asks, and RESP, the protocol of Redis; and be a
+    /// gateway, if the policy has one
     Serve(Serve),
     /// Validate a policy file and print its limits as a table
     Check {
@@ -74,7 +75,8 @@ pub(crate) struct Serve {
     /// Let the limits of --envoy-config count denied requests as the reference does
     #[arg(long, requires = "envoy_config")]
     pub(crate) count_denied: bool,
-    /// Where to speak HTTP, instead of what the policy says. Other listeners then open only if the policy names them
+    /// Where to speak HTTP, instead of what the policy says. Other listeners then open only if the policy
+    /// names them, and the gateway if it has one
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<std::net::SocketAddr>,
     /// Add lively synthetic traffic from a dozen tenants

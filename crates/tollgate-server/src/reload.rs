@@ -86,11 +86,19 @@ impl Service {
     fn put_in_force(&self, policy: Policy) -> Result<Reloaded, String> {
         let admin = Admin::new(policy.admin_token_file.as_deref())?;
         let resp_password = Password::new(policy.resp_password_file.as_deref())?;
-        let changes = policy.changes_from(&self.engine.policy());
+        let before = self.engine.policy();
+        let limits = policy
+            .changes_from(&before)
+            .into_iter()
+            .map(|(limit, change)| format!("limit `{limit}` {change}"));
+        let sections =
+            policy.sections_changed_from(&before).into_iter().map(|name| format!("`{name}` has changed"));
+        let changes = limits.chain(sections).collect();
+        drop(before);
         let reloaded = Reloaded {
             reloaded: true,
             limits: policy.limits.len(),
-            changes: changes.into_iter().map(|(limit, change)| format!("limit `{limit}` {change}")).collect(),
+            changes,
             needs_restart: needs_restart(&self.reloader.started, &policy),
         };
         // The store stays the one that was opened, and limits have to be such as it can keep.

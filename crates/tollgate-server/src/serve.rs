@@ -54,8 +54,11 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
         (None, listen) => {
             listen.unwrap_or(Listen { gateway: policy.gateway.as_ref().map(|_| DEFAULT_GATEWAY), ..DEFAULT })
         }
-        // Whoever says where HTTP is spoken has the rest from the policy only.
-        (http, listen) => Listen { http, ..listen.unwrap_or_default() },
+        // Whoever says where HTTP is spoken has the rest from the policy only; one with a gateway means it to be there.
+        (http, Some(listen)) => Listen { http, ..listen },
+        (http, None) => {
+            Listen { http, gateway: policy.gateway.as_ref().map(|_| DEFAULT_GATEWAY), ..Listen::default() }
+        }
     };
     let (mut warnings, started) = (policy.warnings(), policy.clone());
     if listen.grpc.is_none() && policy.limits.iter().any(|limit| limit.descriptor.is_some()) {

@@ -189,3 +189,19 @@ fn with_a_certificate_it_speaks_tls_and_nothing_else() {
         .output();
     assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "ok\n");
 }
+
+/// Who says where HTTP is spoken has not said that there be no gateway.
+#[test]
+fn a_gateway_listens_also_where_the_command_says_where_http_is_spoken() {
+    if TcpListener::bind("127.0.0.1:8000").is_err() {
+        eprintln!("skipped: 127.0.0.1:8000 is taken, where a gateway listens unless told");
+        return;
+    }
+    let directory = Directory::new();
+    let file = directory.write("tollgate.yaml", "gateway: { upstream: 'http://127.0.0.1:9' }\nlimits: []\n");
+    let mut command = Command::new(TOLLGATE);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
+    let mut service = Service::run(directory, &mut command);
+    let line = service.process.line_with("listens on");
+    assert!(line.contains("127.0.0.1:8000"), "{line}");
+}

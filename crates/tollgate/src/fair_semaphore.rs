@@ -192,6 +192,22 @@ impl FairSemaphore {
         self.set_slots_by(|_| slots);
     }
 
+    /// Changes how many of one tenant may wait. Those who wait already stay.
+    ///
+    /// ```
+    /// use std::task::{Context, Waker};
+    /// use tollgate::{FairSemaphore, NoSlot};
+    ///
+    /// let semaphore = FairSemaphore::new(0);
+    /// semaphore.set_max_waiting_each(0);
+    /// let asking = std::pin::pin!(semaphore.acquire("acme", 1));
+    /// let told = asking.poll(&mut Context::from_waker(Waker::noop()));
+    /// assert!(matches!(told, std::task::Poll::Ready(Err(NoSlot::TooManyOfTenant))));
+    /// ```
+    pub fn set_max_waiting_each(&self, max_waiting_each: usize) {
+        self.shared.change(|state| state.set_max_waiting_each(max_waiting_each));
+    }
+
     /// Whether the slot is one of these.
     pub(crate) fn has_given(&self, slot: &Slot) -> bool {
         slot.is_of(&self.shared)

@@ -75,6 +75,7 @@ impl Policy {
                 "`listen.resp` {resp} is open to other machines, and there is no `resp_password_file`: anybody may ask"
             ));
         }
+        self.warn_of_gateway(&mut warnings);
         if self.limits.is_empty() {
             warnings.push("there are no limits: every request passes".to_owned());
         }
@@ -139,6 +140,25 @@ impl Policy {
         }
     }
 
+    /// A queue that tells nobody apart.
+    fn warn_of_gateway(&self, warnings: &mut Vec<String>) {
+        let Some(queue) = self.gateway.as_ref().and_then(|gateway| gateway.fair_queue.as_ref()) else {
+            return;
+        };
+        let source = match &*queue.by {
+            "tenant" => &self.identity.tenant,
+            "user" => &self.identity.user,
+            _ => return,
+        };
+        if source.is_none() {
+            let by = &queue.by;
+            warnings.push(format!(
+                "`gateway.fair_queue` tells requests apart by `{by}`, and `identity` does not say what the {by} is: \
+                 all share one line"
+            ));
+        }
+    }
+
     /// Limits by what only a proxy can tell, where no proxy is believed.
     fn warn_of_strangers(&self, warnings: &mut Vec<String>) {
         let looks_at = |limit: &Limit, attribute: &str| {
@@ -147,7 +167,11 @@ impl Policy {
         };
         let told = ["path", "method", "ip"];
         let is_told = |limit: &Limit| told.iter().any(|attribute| looks_at(limit, attribute));
-        if self.identity.client_ip.trust == Trust::default() && self.limits.iter().any(is_told) {
+        // A gateway sees path, method and client for itself.
+        if self.gateway.is_none()
+            && self.identity.client_ip.trust == Trust::default()
+            && self.limits.iter().any(is_told)
+        {
             warnings.push(
                 "no `identity.client_ip.trusted_proxies`: nobody is believed on the original path, method and client, so \
                  that limits by them do not work for forward-auth (a check brings its own attributes)"
@@ -175,6 +199,20 @@ impl Policy {
         changes.extend(gone.map(|limit| (limit.name.clone(), Change::Removed)));
         changes.sort_by(|(a, _), (b, _)| a.cmp(b));
         changes
+    }
+
+    /// Other sections of the file, such as `gateway`, that are not as they were in the policy before.
+    pub fn sections_changed_from(&self, before: &Self) -> Vec<&'static str> {
+        let changed = [
+            ("headers", self.headers != before.headers),
+            ("identity", self.identity != before.identity),
+            ("tiers", (&self.tiers, &self.default_tier) != (&before.tiers, &before.default_tier)),
+            ("tenants", self.tenants != before.tenants),
+            ("costs", self.costs != before.costs),
+            ("gateway", self.gateway != before.gateway),
+            ("adaptive_rates", self.adaptive_rates != before.adaptive_rates),
+        ];
+        changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
     }
 
     /// Whether a limit denies while the store gives no answer.

@@ -101,6 +101,7 @@ impl Gateway {
     pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::GATEWAY)?;
         let upstreams = section.require(reader, "upstream", "http://127.0.0.1:9000");
+        let upstreams = upstreams.map(|node| read_upstreams(reader, node));
         let slots = section.get("concurrency").and_then(|node| Slots::read(reader, node));
         let queue = section.get("fair_queue");
         if let (Some(node), None) = (queue, section.get("concurrency")) {
@@ -110,11 +111,7 @@ impl Gateway {
             );
         }
         Some(Self {
-            upstreams: reader
-                .one_or_more(upstreams?)
-                .iter()
-                .filter_map(|node| reader.read(node, upstream))
-                .collect(),
+            upstreams: upstreams?,
             slots,
             fair_queue: queue.and_then(|node| FairQueue::read(reader, node)),
             timeouts: section
@@ -129,9 +126,35 @@ impl Gateway {
     }
 }
 
+/// One place or several, each once.
+fn read_upstreams(reader: &Reader<'_>, node: &Node) -> Vec<String> {
+    let nodes = reader.one_or_more(node);
+    if nodes.is_empty() {
+        let fault = Fault::new(node.span.clone(), "no upstream");
+        reader.fault(fault.help("write where the application is: `upstream: http://127.0.0.1:9000`"));
+    }
+    let mut upstreams = Vec::new();
+    for node in nodes {
+        let Some(upstream) = reader.read(node, upstream) else { continue };
+        if upstreams.contains(&upstream) {
+            let fault = Fault::new(node.span.clone(), format!("{upstream} a second time"));
+            reader.fault(fault.help("name each place once: requests go to the one that has the fewest"));
+        }
+        upstreams.push(upstream);
+    }
+    upstreams
+}
+
 /// The host and the port of `http://host:port`.
 fn upstream(text: &str) -> Result<String, String> {
     let refused = || "write an upstream as http://127.0.0.1:9000, without a path".to_owned();
+    if text.starts_with("https://") {
+        return Err(
+            "the gateway speaks plain HTTP/1.1 to the application: write http://host:port, and put what \
+                    speaks TLS to it beside the gateway"
+                .to_owned(),
+        );
+    }
     let host = text.strip_prefix("http://").ok_or_else(refused)?;
     let host = host.strip_suffix('/').unwrap_or(host);
     let (name, port) = match host.rsplit_once(':') {
@@ -177,6 +200,10 @@ impl Slots {
         let count = |key: &str| section.get(key).and_then(|node| reader.positive(node, key));
         let max = section.require(reader, "max", "64").and(count("max"))?;
         let min = count("min").unwrap_or(1);
+        if let (Some(node), None) = (section.get("min"), section.get("adaptive")) {
+            let fault = Fault::new(node.span.clone(), "a least number of slots that never change");
+            reader.fault(fault.help("leave `min` out, or say what finds their number: `adaptive: gradient`"));
+        }
         if min > max {
             let fault = Fault::new(section.span.clone(), format!("`min` of {min} above `max` of {max}"));
             reader.fault(fault.help("write the smaller one as `min`"));
@@ -193,7 +220,7 @@ impl FairQueue {
     fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::FAIR_QUEUE)?;
         Some(Self {
-            by: section.require(reader, "by", "tenant").and_then(|node| reader.text(node))?,
+            by: section.require(reader, "by", "tenant").and_then(|node| reader.read(node, attribute))?,
             per_key: section
                 .get("per_key")
                 .and_then(|node| reader.positive(node, "`per_key`"))
@@ -202,6 +229,18 @@ impl FairQueue {
             work: section.word(reader, "work").map(|place| [Work::Time, Work::Cost][place]),
         })
     }
+}
+
+/// What the gateway knows of a request.
+fn attribute(text: &str) -> Result<String, String> {
+    let is_known = ["tenant", "user", "ip", "method", "path", "host"].contains(&text);
+    let is_header = text.strip_prefix("header.").is_some_and(|name| !name.is_empty());
+    if is_known || is_header {
+        return Ok(text.to_owned());
+    }
+    Err("requests are told apart by `tenant`, `user`, `ip`, `host`, `path`, `method`, or a header such as \
+         `header.x-api-key`"
+        .to_owned())
 }
 
 /// One multiplier on every rate while the upstream is overloaded.

@@ -149,6 +149,17 @@ fn what_does_not_go_together_is_refused() {
             "gateway: { upstream: 'http://x' }\nlisten: { http: 127.0.0.1:1 }",
             "a gateway that listens nowhere",
         ),
+        ("gateway: { upstream: [] }", "no upstream"),
+        ("gateway: { upstream: ['http://x', 'http://x:80'] }", "x:80 a second time"),
+        ("gateway: { upstream: 'https://x' }", "`https://x` cannot be read"),
+        (
+            "gateway: { upstream: 'http://x', concurrency: { min: 2, max: 4 } }",
+            "a least number of slots that never change",
+        ),
+        (
+            "gateway: { upstream: 'http://x', concurrency: { max: 4 }, fair_queue: { by: tennant } }",
+            "`tennant` cannot be read",
+        ),
         ("listen: { gateway: 127.0.0.1:1 }", "a listener for a gateway that is not there"),
         ("listen: { http: nowhere }", "`nowhere` cannot be read"),
         ("tenants: { acme: { limits: { x: { rate: 5/s } } } }", "unknown limit `x`"),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate_policy::{EngineError, Limit, Policy, StoreSettings};
+use tollgate_policy::{EngineError, Gateway, Limit, Policy, Slots, StoreSettings};
 use tollgate_redis::RedisStore;
 
 use super::table;
@@ -22,6 +22,9 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     print!("{}", table(&rows(&policy)));
     println!();
     println!("{}: {}", file.display(), summary(&policy));
+    if let Some(gateway) = &policy.gateway {
+        println!("{}", carries(gateway));
+    }
     for warning in policy.warnings() {
         println!("warning: {warning}");
     }
@@ -34,10 +37,29 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     for missing in policy.not_built() {
         println!("warning: {missing} is not built yet: `tollgate serve` refuses it");
     }
-    for (limit, change) in before.map_or(Vec::new(), |before| policy.changes_from(&before)) {
-        println!("limit `{limit}` {change}");
+    if let Some(before) = before {
+        for (limit, change) in policy.changes_from(&before) {
+            println!("limit `{limit}` {change}");
+        }
+        for name in policy.sections_changed_from(&before) {
+            println!("`{name}` has changed");
+        }
     }
     Ok(())
+}
+
+/// What the gateway does, in a line.
+fn carries(gateway: &Gateway) -> String {
+    let mut line = format!("gateway: carries requests to {}", gateway.upstreams.join(", "));
+    match gateway.slots {
+        None => line.push_str(", as many at once as come"),
+        Some(Slots { max, adaptive: None, .. }) => line.push_str(&format!(", {max} at once")),
+        Some(Slots { min, max, .. }) => line.push_str(&format!(", {min} to {max} at once")),
+    }
+    if let Some(queue) = &gateway.fair_queue {
+        line.push_str(&format!(", shared by {}, each with up to {} that wait", queue.by, queue.per_key));
+    }
+    line
 }
 
 /// What the start would refuse: settings of the store, and limits that it cannot keep.

@@ -9,7 +9,7 @@ use tollgate_tower::Seen;
 use super::Gateway;
 use super::behind::Behind;
 use super::forward::{self, Carried, Peer, Sender};
-use super::front::{Front, unless_gone};
+use super::front::{BodyError, Front, unless_gone};
 use super::h1::{Framing, Kind, Lines, Timer};
 use super::metrics::{Ended, UpstreamError};
 use super::refusal::Refusal;
@@ -221,7 +221,11 @@ impl Gateway {
         if let (Some(taken), true) = (&mut held.taken, is_upstreams) {
             taken.answered(true);
         }
-        self.metrics.ended(if is_upstreams { Ended::failed } else { Ended::gone });
+        self.metrics.ended(match error {
+            CallError::Gone | CallError::Body(BodyError::Gone) => Ended::gone,
+            CallError::Body(_) => Ended::refused,
+            _ => Ended::failed,
+        });
         Err(error)
     }
 }

@@ -144,6 +144,13 @@ fn write_forwarded<H: Carried>(
         write_header(b"x-real-ip", sender.client.to_canonical().to_string().as_bytes(), out);
     }
     out.extend_from_slice(b"forwarded: ");
+    if is_trusted && headers.values("forwarded").next().is_none() {
+        // A proxy that tells the client in the other header only: who goes by this one must not take the proxy for it.
+        let chain = headers.values("x-forwarded-for").flat_map(|line| line.split(|byte| *byte == b','));
+        for address in chain.filter_map(|address| std::str::from_utf8(address).ok()?.trim().parse().ok()) {
+            write_all(out, &["for=", &Peer::new(address).node, ", "]);
+        }
+    }
     before("forwarded", out);
     let quote = if host.contains([':', '[']) { "\"" } else { "" };
     write_all(out, &["for=", &peer.node, ";host=", quote, host, quote, ";proto=", scheme, "\r\n"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::adaptive::{Aimd, Bounds, Gradient2, Vegas, Windowed};
 use tollgate::{AdaptiveLimiter, Clock, FairSemaphore, Flight, Nanos, NoSlot, Slot, Timestamp, Weight};
-use tollgate_policy::{Adaptive, FairQueue, Gateway as Settings, Slots as Setting, Work};
+use tollgate_policy::{Adaptive, FairQueue, Gateway as Settings, Work};
 
 /// As many wait in all.
 const MOST_WAITING: usize = 100_000;
@@ -26,7 +26,7 @@ pub(super) struct Slots {
     by: Option<String>, // the attribute that tells tenants apart
     work: Work,
     hasher: RandomState,
-    estimates: Box<[AtomicU64]>, // microseconds that requests of a tenant take, rather too many than too few
+    estimates: Arc<[AtomicU64]>, // microseconds that requests of a tenant take, rather too many than too few
     usual: AtomicU64,            // microseconds that a request takes
 }
 
@@ -34,6 +34,10 @@ pub(super) struct Slots {
 enum Kind {
     Fixed(FairSemaphore),
     Adaptive(AdaptiveLimiter),
+}
+
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// Who asks for a slot, and what for.
@@ -56,10 +60,8 @@ impl Slots {
     /// As the policy has it: none where requests are not held back.
     pub(super) fn new(settings: &Settings, has_costs: bool, clock: Clock) -> Option<Arc<Self>> {
         let slots = settings.slots?;
-        let queue = settings.fair_queue.as_ref();
-        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let mut builder = FairSemaphore::builder(count(slots.max)).max_waiting(MOST_WAITING).clock(clock);
-        if let Some(queue) = queue {
+        if let Some(queue) = &settings.fair_queue {
             builder = builder.max_waiting_each(count(queue.per_key));
         }
         let bounds = Bounds::new(slots.min, slots.max).expect("bounds that were checked");
@@ -81,8 +83,41 @@ impl Slots {
                 })
             }
         };
-        let work = if has_costs { Work::Cost } else { Work::Time };
+        Some(Arc::new(Self::with(kind, settings, has_costs)))
+    }
+
+    /// As other settings have it. Those who have a slot, or wait for one, count as before, unless another controller is asked for, or
+    /// other bounds of one: then there are new slots, beside theirs.
+    pub(super) fn following(
+        &self,
+        before: &Settings,
+        settings: &Settings,
+        has_costs: bool,
+    ) -> Option<Arc<Self>> {
+        let slots = settings.slots?;
+        let kind = match &self.kind {
+            Kind::Fixed(semaphore) if slots.adaptive.is_none() => {
+                semaphore.set_slots(count(slots.max));
+                Kind::Fixed(semaphore.clone())
+            }
+            Kind::Adaptive(limiter) if before.slots == Some(slots) => Kind::Adaptive(limiter.clone()),
+            _ => return Self::new(settings, has_costs, self.semaphore().clock().clone()),
+        };
+        let slots = Self::with(kind, settings, has_costs);
+        let each = settings.fair_queue.as_ref().map_or(usize::MAX, |queue| count(queue.per_key));
+        slots.semaphore().set_max_waiting_each(each);
         Some(Arc::new(Self {
+            hasher: self.hasher.clone(),
+            estimates: Arc::clone(&self.estimates),
+            usual: AtomicU64::new(self.usual.load(Ordering::Relaxed)),
+            ..slots
+        }))
+    }
+
+    fn with(kind: Kind, settings: &Settings, has_costs: bool) -> Self {
+        let queue = settings.fair_queue.as_ref();
+        let work = if has_costs { Work::Cost } else { Work::Time };
+        Self {
             kind,
             max_wait: Nanos::saturating_from(queue.map_or(FairQueue::MAX_WAIT, |queue| queue.max_wait)),
             by: queue.map(|queue| queue.by.clone()),
@@ -90,18 +125,6 @@ impl Slots {
             hasher: RandomState::new(),
             estimates: (0..ESTIMATES).map(|_| AtomicU64::new(0)).collect(),
             usual: AtomicU64::new(0),
-        }))
-    }
-
-    /// Becomes what other settings say, if that can be done with those who have a slot or wait for one: a controller knows its
-    /// bounds for good.
-    pub(super) fn follow(&self, before: Option<Setting>, now: Option<Setting>) -> bool {
-        match (&self.kind, now) {
-            (Kind::Fixed(semaphore), Some(Setting { adaptive: None, max, .. })) => {
-                semaphore.set_slots(usize::try_from(max).unwrap_or(usize::MAX));
-                true
-            }
-            _ => before == now,
         }
     }
 

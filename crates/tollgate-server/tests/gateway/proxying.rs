@@ -34,6 +34,46 @@ fn a_request_reaches_the_application_and_its_answer_the_client() {
     assert_eq!(backend.connections(), 1, "they follow each other over one");
 }
 
+/// Where a proxy of ours tells the client in one header only, both say the same.
+#[test]
+fn the_application_is_told_one_chain_of_addresses() {
+    let backend = Backend::start();
+    let trusting = "identity: { client_ip: { trusted_proxies: [127.0.0.1] } }\nlimits: []\n";
+    for (policy, said, addresses, chain) in [
+        (
+            trusting,
+            ("x-forwarded-for", "9.9.9.8, 2001:db8::1"),
+            "9.9.9.8, 2001:db8::1, 127.0.0.1",
+            "for=9.9.9.8, for=\"[2001:db8::1]\", for=127.0.0.1;",
+        ),
+        (trusting, ("forwarded", "for=9.9.9.8"), "127.0.0.1", "for=9.9.9.8, for=127.0.0.1;"),
+        ("limits: []\n", ("x-forwarded-for", "9.9.9.8"), "127.0.0.1", "for=127.0.0.1;"),
+    ] {
+        let gateway = Gateway::start(&backend, "", policy);
+        assert_eq!(gateway.connect().send("GET", "/", &[said], "").status, 200);
+        let arrived = backend.arrived().pop().unwrap();
+        assert_eq!(arrived.header("x-forwarded-for"), Some(addresses));
+        let forwarded = arrived.header("forwarded").unwrap();
+        assert!(forwarded.starts_with(chain), "{forwarded}");
+    }
+}
+
+/// A body that is refused on its way is not a client that has left.
+#[test]
+fn bodies_that_are_refused_are_counted_as_such() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "max_body: 10", "");
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (body, status) in [("b\r\neleven byte\r\n0\r\n\r\n", 413), ("zz\r\n", 400)] {
+        let answer = gateway.connect().send_raw(format!("{chunked}{body}").as_bytes()).unwrap();
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    let mut seen = gateway.service.connect();
+    let ended = |outcome: &str| format!("tollgate_gateway_requests_total{{outcome=\"{outcome}\"}}");
+    assert_eq!(seen.metric(&ended("refused")), Some(2.0));
+    assert_eq!(seen.metric(&ended("gone")), Some(0.0));
+}
+
 #[test]
 fn bodies_pass_in_either_framing_and_any_size() {
     let backend = Backend::start();

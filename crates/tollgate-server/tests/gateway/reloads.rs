@@ -54,6 +54,20 @@ fn more_slots_are_for_those_who_wait_already() {
     });
     assert_eq!(backend.most_at_work(), 5);
     assert_eq!(gateway.service.connect().metric("tollgate_limit_current"), Some(5.0));
+    // Who has a slot keeps it, however slots are shared from now on.
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            let mut client = gateway.connect();
+            scope.spawn(move || assert_eq!(client.send("GET", "/sleep/300", &[], "").status, 200));
+        }
+        let mut seen = gateway.service.connect();
+        eventually("all slots are taken", || seen.metric("tollgate_inflight") == Some(5.0));
+        let other = "concurrency: { max: 5 }, fair_queue: { by: host, per_key: 1, max_wait: 10ms }";
+        let told = gateway.reload(&url(&backend), other, "");
+        assert_eq!(told["changes"], serde_json::json!(["`gateway` has changed"]));
+        assert_eq!(seen.metric("tollgate_inflight"), Some(5.0));
+        assert_eq!(gateway.connect().send("GET", "/", &[], "").status, 503);
+    });
     // A controller, and none at all.
     let adaptive =
         "concurrency: { adaptive: gradient, min: 3, max: 3 }, fair_queue: { by: ip, max_wait: 20s }";

@@ -17,7 +17,6 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) clock: Clock,
     max_waiting: usize,
-    max_waiting_each: usize,
 }
 
 /// Tenants are known by their hash.
@@ -26,6 +25,7 @@ pub(super) type Tenant = u64;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) slots: usize,
+    max_waiting_each: usize,
     pub(super) queue: FairQueue<Tenant, u64>, // of waiters by number
     waiters: HashMap<u64, Waiter>,
     numbers: u64, // given so far
@@ -43,8 +43,8 @@ impl Shared {
     pub(super) fn new(slots: usize, max_waiting: usize, max_waiting_each: usize, clock: Clock) -> Self {
         // A request that is served at once passes through the queue, so there is a place for it.
         let queue = FairQueue::new(slots, max_waiting.max(1), max_waiting_each.max(1));
-        let state = State { slots, queue, waiters: HashMap::new(), numbers: 0 };
-        Self { state: Mutex::new(state), clock, max_waiting, max_waiting_each }
+        let state = State { slots, max_waiting_each, queue, waiters: HashMap::new(), numbers: 0 };
+        Self { state: Mutex::new(state), clock, max_waiting }
     }
 
     /// Looks at the queue.
@@ -79,7 +79,7 @@ impl Shared {
             if !state.is_free() && state.queue.waiting() >= self.max_waiting {
                 return Err(NoSlot::TooManyWaiting);
             }
-            if !state.is_free() && self.max_waiting_each == 0 {
+            if !state.is_free() && state.max_waiting_each == 0 {
                 return Err(NoSlot::TooManyOfTenant);
             }
             let number = state.numbers;
@@ -105,6 +105,11 @@ impl State {
     pub(super) fn set_slots(&mut self, slots: usize) {
         self.slots = slots;
         self.queue.set_slots(slots);
+    }
+
+    pub(super) fn set_max_waiting_each(&mut self, max_waiting_each: usize) {
+        self.max_waiting_each = max_waiting_each;
+        self.queue.set_max_waiting_each(max_waiting_each.max(1));
     }
 }
 

@@ -61,8 +61,8 @@ impl Upstreams {
             (upstream.health.since_when_out(now), upstream.in_flight.load(Ordering::Relaxed))
         })?;
         let upstream = Arc::clone(&self.all[place]);
-        upstream.health.is_tried(now);
-        Some((place, InFlight::new(upstream)))
+        let is_trial = upstream.health.is_tried(now);
+        Some((place, InFlight::new(upstream, is_trial)))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Upstream> {
@@ -116,24 +116,27 @@ impl Upstream {
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) upstream: Arc<Upstream>,
+    is_trial: bool, // of a place that was left alone
 }
 
 impl InFlight {
-    fn new(upstream: Arc<Upstream>) -> Self {
+    fn new(upstream: Arc<Upstream>, is_trial: bool) -> Self {
         upstream.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self { upstream }
+        Self { upstream, is_trial }
     }
 
     /// It was answered.
     pub(super) fn succeeded(&self) {
-        self.upstream.health.succeeded();
+        if self.upstream.health.succeeded() {
+            tracing::info!(upstream = self.upstream.authority, "an upstream is well again");
+        }
     }
 
     /// It could not be reached, or did not answer.
     pub(super) fn failed(&self, error: &CallError, now: Timestamp) {
-        if self.upstream.health.failed(now) {
-            let upstream = &*self.upstream.authority;
-            tracing::warn!(upstream, %error, "an upstream fails, and is left alone for a while");
+        if let Some(time) = self.upstream.health.failed(now, self.is_trial) {
+            let (upstream, seconds) = (&*self.upstream.authority, time.as_secs());
+            tracing::warn!(upstream, %error, seconds, "an upstream fails, and is left alone for so long");
         }
     }
 }
