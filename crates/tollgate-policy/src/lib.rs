@@ -25,7 +25,7 @@ pub use engine::{
 pub use fault::{Fault, Faults};
 pub use headers::headers;
 pub use import::{EnvoyImport, import_envoy};
-pub use path::normal_path;
+pub use path::{has_detours, normal_path};
 pub use policy::{
     Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Descriptor, Entry, Envoy, FairQueue,
     Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, Memory, OnError, Policy, Record, Redis,

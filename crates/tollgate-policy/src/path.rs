@@ -40,6 +40,23 @@ pub fn normal_path(target: &str) -> Cow<'_, str> {
     Cow::Owned(format!("/{}{slash}", segments.join("/")))
 }
 
+/// Whether a path has detours, `.` or `..`, also written with escapes: some applications follow them and others do not, so that nobody
+/// can say which limits are meant.
+///
+/// ```
+/// use tollgate_policy::has_detours;
+///
+/// assert!(has_detours("/api/../login") && has_detours("/api/%2e%2E%2flogin") && has_detours("/api/..;x/login"));
+/// assert!(!has_detours("/.well-known/a..b/%20"));
+/// ```
+pub fn has_detours(path: &str) -> bool {
+    if !path.contains('%') && !path.contains("/.") {
+        return false;
+    }
+    let is_detour = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
+    decode(path).split('/').any(is_detour)
+}
+
 /// Resolves escapes, also of slashes, which separate for most applications once they are resolved. What is no escape, or no
 /// text, stays as it is.
 fn decode(path: &str) -> String {

@@ -34,7 +34,7 @@ pub struct Seen<'r, H> {
     pub method: Cow<'r, str>,
     /// The path in its normal form.
     pub path: Cow<'r, str>,
-    /// The host.
+    /// The host, as it was written.
     pub host: Option<Cow<'r, str>>,
     /// The client's address.
     pub ip: IpAddr,
@@ -71,7 +71,7 @@ impl<'r, H: Headers> Seen<'r, H> {
             ("ip", ip()),
             ("method", Some((&*self.method).into())),
             ("path", Some((&*self.path).into())),
-            ("host", self.host.as_deref().map(Cow::from)),
+            ("host", self.host.as_deref().map(normal_host)),
         ];
         let known = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let headers = policy.attributes().filter_map(|name| Some((name, self.header(name)?)));
@@ -97,6 +97,17 @@ fn client<H: Headers>(policy: &Policy, headers: &H, peer: IpAddr) -> IpAddr {
     }
     let lines: SmallVec<[Cow<'_, str>; 2]> = headers.values(client_ip.header_name()).map(lossy).collect();
     client_ip.client(peer, lines.iter().map(|line| &**line))
+}
+
+/// A host in its normal form: in small letters, without the port that goes without saying, and without the dot that a whole name may end
+/// with.
+fn normal_host(host: &str) -> Cow<'_, str> {
+    let host = host.strip_suffix(":80").or_else(|| host.strip_suffix(":443")).unwrap_or(host);
+    let host = host.strip_suffix('.').unwrap_or(host);
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return host.to_ascii_lowercase().into();
+    }
+    host.into()
 }
 
 /// Bytes as text. What is none is shown as such and hides nothing of the rest: a client may write any byte.

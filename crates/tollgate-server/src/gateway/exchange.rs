@@ -3,14 +3,14 @@
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use bytes::Bytes;
 use tollgate::{Nanos, Timestamp, Turn, Weight};
-use tollgate_policy::{PROBLEM_JSON, Permits, Policy, Request, Verdict, headers, problem};
+use tollgate_policy::{PROBLEM_JSON, Permits, Policy, Request, Verdict, has_detours, headers, problem};
 use tollgate_tower::Seen;
 
 use super::Gateway;
 use super::behind::Behind;
 use super::forward::{self, Carried, Peer, Sender};
 use super::front::{BodyError, Front, unless_gone};
-use super::h1::{Framing, Kind, Lines, Timer};
+use super::h1::{Framing, Kind, Lines, Malformed, Timer};
 use super::metrics::{Ended, UpstreamError};
 use super::refusal::Refusal;
 use super::slots::{Ask, Taken};
@@ -29,6 +29,8 @@ pub(super) struct Asked<'r, H> {
     pub(super) framing: Framing, // of its body
     pub(super) peer: &'r Peer,
     pub(super) is_tls: bool,
+    /// What the client wants to speak from now on, and may.
+    pub(super) upgrade: Option<&'r [u8]>,
 }
 
 /// An answer.
@@ -139,7 +141,12 @@ impl Gateway {
     async fn decide<H: Carried>(&self, behind: &Behind, asked: &Asked<'_, H>) -> Result<Passed, Box<Reply>> {
         let service = &*self.service;
         let policy = service.engine.policy();
-        let seen = Seen::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
+        if let Err(malformed) = require_one_reading(&policy, asked) {
+            self.metrics.ended(Ended::refused);
+            return Err(Box::new(Refusal::malformed(malformed).into()));
+        }
+        let mut seen = Seen::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
+        seen.host = Some(asked.host.into()); // what the application is told, wherever it stood
         let attributes = seen.attributes(&policy);
         let pairs: smallvec::SmallVec<[(&str, &str); 8]> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
@@ -161,7 +168,7 @@ impl Gateway {
         let sender = Sender { peer: asked.peer, client: seen.ip, is_tls: asked.is_tls };
         let mut head = Vec::with_capacity(1024);
         let parts = (asked.method, asked.uri, asked.headers);
-        forward::write_request(&policy, parts, asked.host, asked.framing, sender, &mut head);
+        forward::write_request(&policy, parts, asked.host, asked.framing, asked.upgrade, sender, &mut head);
         Ok(Passed {
             permits,
             told: headers(&policy.headers, &verdict, unix_time()),
@@ -186,8 +193,13 @@ impl Gateway {
         timer: &mut Option<Timer>,
     ) -> Result<Answered, CallError> {
         let clock = self.service.engine.clock();
-        let to_send =
-            Call { head, method: asked.method, framing: asked.framing, timeouts: behind.settings.timeouts };
+        let to_send = Call {
+            head,
+            method: asked.method,
+            framing: asked.framing,
+            is_upgrade: asked.upgrade.is_some(),
+            timeouts: behind.settings.timeouts,
+        };
         let mut tried = smallvec::SmallVec::<[usize; 4]>::new();
         let mut error = CallError::Closed;
         while let Some((place, at)) = behind.upstreams.pick(clock.now(), &tried) {
@@ -228,6 +240,18 @@ impl Gateway {
         });
         Err(error)
     }
+}
+
+/// Refuses what limits and the application may read in two ways: who reads a request otherwise than its limits do lets it go round them.
+fn require_one_reading<H: Carried>(policy: &Policy, asked: &Asked<'_, H>) -> Result<(), Malformed> {
+    if has_detours(asked.uri.path()) {
+        return Err(Malformed::new("its path has `.` or `..` in it, which some follow and some do not"));
+    }
+    let is_twice = |name: &str| asked.headers.values(name).nth(1).is_some();
+    if forward::identities(policy).any(is_twice) {
+        return Err(Malformed::new("it says twice who asks: a header of `identity` comes once"));
+    }
+    Ok(())
 }
 
 /// The answer to a request that the limits deny. Under an attack it is the most frequent one: what it says goes straight into its

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tollgate_policy::Policy;
 use tollgate_tower::Headers;
 
-use super::h1::{Framing, Kind, Lines};
+use super::h1::{Framing, Kind, Lines, reads_as};
 
 /// Headers on their way through.
 pub(super) trait Carried: Headers {
@@ -50,12 +50,6 @@ impl<'h> ConnectionTokens<'h> {
     }
 }
 
-/// What a client wants to speak from now on, such as WebSocket, if it does.
-pub(super) fn upgrade<H: Carried>(headers: &H) -> Option<&[u8]> {
-    let wanted = headers.of(Kind::Upgrade).next()?;
-    ConnectionTokens::of(headers).has(b"upgrade").then_some(wanted)
-}
-
 /// Who sent a request, and over what.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender<'c> {
@@ -87,6 +81,7 @@ pub(super) fn write_request<H: Carried>(
     (method, uri, headers): (&Method, &Uri, &H),
     host: &str,
     framing: Framing,
+    upgrade: Option<&[u8]>,
     sender: Sender<'_>,
     out: &mut Vec<u8>,
 ) {
@@ -97,7 +92,7 @@ pub(super) fn write_request<H: Carried>(
     let named = ConnectionTokens::of(headers);
     for (kind, name, value) in headers.each() {
         // What proxies tell follows below; what a client says that is none of ours, the application must not believe.
-        if kind == Kind::Other && !named.has(name) {
+        if kind == Kind::Other && !named.has(name) && !is_disguised(policy, name) {
             write_header(name, value, out);
         }
     }
@@ -107,11 +102,24 @@ pub(super) fn write_request<H: Carried>(
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         Framing::Empty | Framing::UntilClose => {}
     }
-    if let Some(protocol) = upgrade(headers) {
+    if let Some(protocol) = upgrade {
         out.extend_from_slice(b"connection: upgrade\r\n");
         write_header(b"upgrade", protocol, out);
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// The headers by which requests are told apart.
+pub(super) fn identities(policy: &Policy) -> impl Iterator<Item = &str> {
+    let sources = [&policy.identity.tenant, &policy.identity.user].into_iter().flatten();
+    sources.filter_map(|source| source.strip_prefix("header."))
+}
+
+/// Whether some read a header as one of these, which limits do not.
+fn is_disguised(policy: &Policy, name: &[u8]) -> bool {
+    name.contains(&b'_')
+        && identities(policy)
+            .any(|known| !name.eq_ignore_ascii_case(known.as_bytes()) && reads_as(name, known))
 }
 
 /// Tells the application who asked, and what for. What a proxy of ours has said is kept, and our peer added.

@@ -67,8 +67,10 @@ async fn answer(
     request: Request<Incoming>,
     connection: Connection,
 ) -> Response<AnswerStream> {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    join_cookies(&mut head.headers);
     let behind = gateway.behind();
+    let mut sent = None;
     let reply = match require_one_meaning(&head.method, &head.uri, &head.headers, &body) {
         Err(malformed) => {
             gateway.metrics.ended(Ended::refused);
@@ -89,23 +91,41 @@ async fn answer(
                 framing,
                 peer: &peer,
                 is_tls: connection.is_tls,
+                upgrade: None,
             };
-            gateway.exchange(&behind, &asked, &mut front, &mut None).await
+            let reply = gateway.exchange(&behind, &asked, &mut front, &mut None).await;
+            sent = Some(front);
+            reply
         }
     };
     let reply = reply.unwrap_or_else(|| {
         Refusal::new(axum::http::StatusCode::BAD_REQUEST, "The request ended before it was whole.").into()
     });
-    respond(&head.method, reply)
+    respond(&head.method, reply, sent)
 }
 
-fn respond(method: &Method, reply: Reply) -> Response<AnswerStream> {
+/// HTTP/2 sends the pairs of a cookie in several fields, HTTP/1.1 in one (RFC 9113, section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut cookies = headers.get_all(header::COOKIE).iter();
+    if let (Some(first), Some(_)) = (cookies.next(), cookies.next()) {
+        let mut joined = first.as_bytes().to_vec();
+        for cookie in headers.get_all(header::COOKIE).iter().skip(1) {
+            joined.extend_from_slice(b"; ");
+            joined.extend_from_slice(cookie.as_bytes());
+        }
+        if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+            headers.insert(header::COOKIE, joined);
+        }
+    }
+}
+
+fn respond(method: &Method, reply: Reply, sent: Option<Stream>) -> Response<AnswerStream> {
     let Reply { status, headers, told, framing, body, held } = reply;
     let body = match body {
         ReplyBody::Full(_) if *method == Method::HEAD => ReplyBody::Full(Bytes::new()),
         body => body,
     };
-    let mut response = Response::new(AnswerStream { body, held });
+    let mut response = Response::new(AnswerStream { body, held, sent });
     *response.status_mut() = status;
     *response.version_mut() = Version::HTTP_2;
     let onto = response.headers_mut();
@@ -140,6 +160,10 @@ fn require_one_meaning(
 ) -> Result<(String, Framing), Malformed> {
     if matches!(*method, Method::CONNECT | Method::TRACE) {
         return Err(Malformed::new("it asks for a tunnel or a trace, and there is none here"));
+    }
+    let is_path = uri.path().starts_with('/') || (uri.path() == "*" && *method == Method::OPTIONS);
+    if !is_path {
+        return Err(Malformed::new("the target is no path"));
     }
     let host = super::h1::one_host(headers, false)?;
     let host = match (uri.authority(), host) {
@@ -196,6 +220,7 @@ impl Front for Stream {
 struct AnswerStream {
     body: ReplyBody,
     held: Held,
+    sent: Option<Stream>, // what the client still sends
 }
 
 impl Body for AnswerStream {
@@ -206,7 +231,11 @@ impl Body for AnswerStream {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let piece = match &mut self.body {
+        let this = &mut *self;
+        if let (ReplyBody::Upstream(body), Some(sent)) = (&mut this.body, &mut this.sent) {
+            body.poll_request(context, sent)?;
+        }
+        let piece = match &mut this.body {
             ReplyBody::Full(bytes) if bytes.is_empty() => None,
             ReplyBody::Full(bytes) => Some(Ok(std::mem::take(bytes))),
             ReplyBody::Upstream(body) => ready!(body.poll_piece(context)).transpose(),

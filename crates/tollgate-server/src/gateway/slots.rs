@@ -167,10 +167,10 @@ impl Slots {
         })
     }
 
-    /// When those who wait now will have been served, about.
+    /// When those who wait now, or are being served, will have been served, about.
     fn retry_after(&self) -> Duration {
-        let (slots, waiting) = (self.limit().max(1), self.waiting() as u64);
-        let micros = waiting.saturating_mul(self.usual.load(Ordering::Relaxed)) / slots;
+        let (slots, before) = (self.limit().max(1), (self.waiting() + self.in_use()) as u64);
+        let micros = before.saturating_mul(self.usual.load(Ordering::Relaxed)) / slots;
         Duration::from_micros(micros).clamp(Duration::from_secs(1), Duration::from_secs(60))
     }
 
@@ -197,7 +197,8 @@ impl Slots {
         // A hundredth less with each, so that what was slow once is forgotten.
         estimate.store(micros.max(before - before.div_ceil(100)), Ordering::Relaxed);
         let usual = self.usual.load(Ordering::Relaxed);
-        self.usual.store((usual * 31 + micros) / 32, Ordering::Relaxed);
+        let usual = if usual == 0 { micros } else { (usual * 31 + micros) / 32 };
+        self.usual.store(usual, Ordering::Relaxed);
     }
 }
 

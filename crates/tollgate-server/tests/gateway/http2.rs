@@ -81,6 +81,22 @@ async fn a_request_that_is_called_off_leaves_its_slot() {
     assert_eq!(next.status(), 200);
 }
 
+/// HTTP/2 sends the pairs of a cookie apart; an application of HTTP/1.1 may read the first line only.
+#[tokio::test]
+async fn a_cookie_in_pieces_arrives_in_one() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", "");
+    let mut sender = connect(&gateway).await;
+    let mut asked = request("GET", "/", Bytes::new());
+    for cookie in ["a=1", "b=2", "c=3"] {
+        asked.headers_mut().append("cookie", cookie.parse().unwrap());
+    }
+    assert_eq!(sender.send_request(asked).await.unwrap().status(), 200);
+    let arrived = backend.arrived().pop().unwrap();
+    let cookies: Vec<_> = arrived.headers.iter().filter(|(name, _)| name == "cookie").collect();
+    assert_eq!(cookies, [&("cookie".to_owned(), "a=1; b=2; c=3".to_owned())]);
+}
+
 #[test]
 fn curl_speaks_either_over_tls() {
     let directory = Directory::new();

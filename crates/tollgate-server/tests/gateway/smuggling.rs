@@ -71,6 +71,7 @@ fn attacks() -> Vec<(String, Makes)> {
         (with("Transfer-Encoding: chunked\r\n", &format!("-1\r\n\r\n{HIDDEN}")), Refused),
         (with("Transfer-Encoding: chunked\r\n", &format!("10000000000000000\r\n{HIDDEN}")), Refused),
         (with("Transfer-Encoding: chunked\r\n", &format!("0;a\rb\r\n\r\n{HIDDEN}")), Refused),
+        (with("Transfer-Encoding: chunked\r\n", &format!("0\x0c\r\n\r\n{HIDDEN}")), Refused),
         // Hosts.
         ("POST /seen HTTP/1.1\r\nContent-Length: 0\r\n\r\n".to_owned(), Refused),
         ("POST /seen HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n".to_owned(), Refused),

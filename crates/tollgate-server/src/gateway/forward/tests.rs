@@ -2,7 +2,7 @@ use std::path::Path;
 
 use bytes::BytesMut;
 
-use super::super::h1::HeadReader;
+use super::super::h1::{HeadReader, upgrade};
 use super::*;
 
 const OURS: &str = "identity: { client_ip: { trusted_proxies: [10.0.0.0/8] } }";
@@ -19,7 +19,16 @@ fn carried(peer: &str, request: &str) -> String {
     );
     let sender = Sender { peer: &peer, client, is_tls: false };
     let mut out = Vec::new();
-    write_request(&policy, (&head.method, &head.uri, &head.headers), "site", framing, sender, &mut out);
+    let upgrade = upgrade(&head, framing);
+    write_request(
+        &policy,
+        (&head.method, &head.uri, &head.headers),
+        "site",
+        framing,
+        upgrade,
+        sender,
+        &mut out,
+    );
     String::from_utf8(out).unwrap()
 }
 
@@ -27,7 +36,7 @@ fn carried(peer: &str, request: &str) -> String {
 fn what_is_of_the_clients_connection_goes_no_further() {
     let request = "GET /a HTTP/1.1\r\nHost: site\r\nConnection: close, X-Secret\r\nconnection: X-Other\r\n\
                    Keep-Alive: 5\r\nTE: trailers\r\nTrailer: x\r\nProxy-Authorization: a\r\nProxy-Connection: b\r\n\
-                   Upgrade: h2c\r\nX-Secret: 1\r\nx-other: 2\r\nExpect: 100-continue\r\nAccept: */*\r\n\r\n";
+                   Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nX-Secret: 1\r\nx-other: 2\r\nExpect: 100-continue\r\nAccept: */*\r\n\r\n";
     let expected = "GET /a HTTP/1.1\r\nhost: site\r\nAccept: */*\r\nx-forwarded-for: 203.0.113.7\r\n\
                     x-forwarded-proto: http\r\nx-forwarded-host: site\r\nx-real-ip: 203.0.113.7\r\n\
                     forwarded: for=203.0.113.7;host=site;proto=http\r\n\r\n";

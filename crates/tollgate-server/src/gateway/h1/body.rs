@@ -25,7 +25,8 @@ enum State {
     ChunkSize,
     ChunkData(u64),
     ChunkEnd,
-    Trailers(usize), // of which so many bytes have been read
+    Trailers(usize),   // of which so many bytes have been read
+    Broken(Malformed), // nobody knows where it ends, and what comes is no next message
 }
 
 /// What of a body is in a buffer.
@@ -74,9 +75,18 @@ impl Decoder {
 
     /// Takes the next piece out of a buffer.
     pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Decoded, Malformed> {
+        let decoded = self.decode_on(buffer);
+        if let Err(malformed) = decoded {
+            self.state = State::Broken(malformed);
+        }
+        decoded
+    }
+
+    fn decode_on(&mut self, buffer: &mut BytesMut) -> Result<Decoded, Malformed> {
         loop {
             self.state = match self.state {
                 State::Done => return Ok(Decoded::End),
+                State::Broken(malformed) => return Err(malformed),
                 _ if buffer.is_empty() => return Ok(Decoded::NeedsMore),
                 State::UntilClose => return Ok(Decoded::Piece(buffer.split().freeze())),
                 State::Length(left) => {
@@ -143,7 +153,8 @@ fn line(buffer: &mut BytesMut, longest: usize) -> Result<Option<BytesMut>, Malfo
 /// The number that a chunk begins with, in hexadecimal; what stands behind a `;` means nothing to us.
 fn chunk_size(line: &[u8]) -> Result<u64, Malformed> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
-    let digits = digits.trim_ascii_end(); // some pad it
+    let padding = digits.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count(); // some pad it
+    let digits = &digits[..digits.len() - padding];
     let is_number = (1..=15).contains(&digits.len()) && digits.iter().all(u8::is_ascii_hexdigit);
     let number = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
     number.filter(|_| is_number).ok_or(Malformed::new("a chunk begins with its size in hexadecimal"))

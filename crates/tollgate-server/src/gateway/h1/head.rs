@@ -122,7 +122,9 @@ impl HeadReader {
             if is_strict && !buffer[..end].ends_with(b"\r\n") {
                 return Err(Malformed::new("a line ends with CR LF, not with LF alone"));
             }
-            if buffer[..end].ends_with(b"\r\n\r\n") {
+            let is_empty_line = [b"\r\n\r\n".as_slice(), b"\n\n", b"\n\r\n"];
+            let ends = if is_strict { &is_empty_line[..1] } else { &is_empty_line };
+            if ends.iter().any(|ending| buffer[..end].ends_with(ending)) {
                 self.searched = 0;
                 return Ok(Some(buffer.split_to(end).freeze()));
             }
@@ -163,10 +165,10 @@ impl HeadReader {
         let Some(head) = self.take(buffer, false)? else { return Ok(None) };
         let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut []);
-        let is_whole = httparse::ParserConfig::default()
+        let read = httparse::ParserConfig::default()
             .parse_response_with_uninit_headers(&mut response, &head, &mut headers)
-            .map_err(told)?
-            .is_complete();
+            .map_err(told)?;
+        let is_whole = read == httparse::Status::Complete(head.len());
         let (Some(code), Some(version), true) = (response.code, response.version, is_whole) else {
             return Err(Malformed::new("the head of the answer is not HTTP"));
         };

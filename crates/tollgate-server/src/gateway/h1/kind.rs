@@ -34,6 +34,7 @@ impl Kind {
             10 if is("keep-alive") => Self::HopByHop,
             14 if is("content-length") => Self::ContentLength,
             14 if reads_as(name, "content-length") => Self::Disguised,
+            14 if is("http2-settings") => Self::HopByHop,
             16 if is("proxy-connection") => Self::HopByHop,
             17 if is("transfer-encoding") => Self::TransferEncoding,
             17 if reads_as(name, "transfer-encoding") => Self::Disguised,
@@ -65,15 +66,18 @@ fn is_told_by_proxies(name: &[u8]) -> bool {
             begins("x-forwarded-")
                 || begins("x-original-")
                 || reads_as(name, "x-real-ip")
+                || reads_as(name, "x-client-ip")
+                || reads_as(name, "x-forwarded")
                 || reads_as(name, "x-rewrite-url")
         }
         Some(b't' | b'T') => reads_as(name, "true-client-ip"),
+        Some(b'c' | b'C') => reads_as(name, "cf-connecting-ip"),
         _ => false,
     }
 }
 
 /// Whether a name is this one, also with `_` for `-`.
-fn reads_as(name: &[u8], known: &str) -> bool {
+pub(crate) fn reads_as(name: &[u8], known: &str) -> bool {
     let same = |(written, known): (&u8, &u8)| {
         written.eq_ignore_ascii_case(known) || (*written == b'_' && *known == b'-')
     };

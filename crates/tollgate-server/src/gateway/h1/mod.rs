@@ -14,5 +14,7 @@ pub(super) use self::body::{Decoded, Decoder, Encoder};
 pub(super) use self::framing::Framing;
 pub(super) use self::head::{HeadReader, Lines, Malformed, ResponseHead};
 pub(super) use self::io::{Io, Timer};
-pub(super) use self::kind::Kind;
+pub(super) use self::kind::{Kind, reads_as};
+#[cfg(test)]
+pub(super) use self::server::upgrade;
 pub(super) use self::server::{is_host, one_host, serve};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::{Method, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -92,6 +92,7 @@ pub(crate) async fn serve<S>(
                     framing,
                     peer: &peer,
                     is_tls: connection.is_tls,
+                    upgrade: upgrade(&head, framing),
                 };
                 gateway.exchange(&behind, &asked, &mut client, &mut timer).await
             }
@@ -102,7 +103,8 @@ pub(crate) async fn serve<S>(
         if let ReplyBody::Upgraded(_) = reply.body {
             return client.tunnel(reply).await;
         }
-        is_kept &= client.is_body_over().await;
+        // What the application still gets of the request is not to be read over; the connection ends with the answer then.
+        is_kept &= !reply.is_asked_still() && client.is_body_over().await;
         let Ok((is_whole, used)) = client.answer(&head, &mut reply, is_kept).await else { return };
         timer = timer.or(used);
         if !is_kept || !is_whole || !client.read_over().await {
@@ -115,6 +117,15 @@ pub(crate) async fn serve<S>(
 fn wants_to_stay(head: &RequestHead) -> bool {
     let tokens = ConnectionTokens::of(&head.headers);
     if head.is_11 { !tokens.has(b"close") } else { tokens.has(b"keep-alive") && !tokens.has(b"close") }
+}
+
+/// The protocol that a client wants to speak from now on: WebSocket, if any. What speaks HTTP by another name would go round the
+/// limits, and round all that is refused here.
+pub(crate) fn upgrade(head: &RequestHead, framing: Framing) -> Option<&[u8]> {
+    let wanted = head.headers.of(Kind::Upgrade).next()?;
+    let is_websocket = wanted.eq_ignore_ascii_case(b"websocket") && head.method == Method::GET;
+    let is_asked = head.is_11 && framing.is_empty() && ConnectionTokens::of(&head.headers).has(b"upgrade");
+    (is_websocket && is_asked).then_some(wanted)
 }
 
 /// The host and the framing of a request that everybody reads in the same way.
@@ -152,10 +163,18 @@ pub(crate) fn one_host<H: Carried>(headers: &H, is_needed: bool) -> Result<Optio
     }
 }
 
-/// Whether a host is one that nobody reads as anything else: no user before it, no path behind it.
+/// Whether a host is one that nobody reads as anything else: a name or an address, with a port or without. The standard allows
+/// more in names, such as `;` and `=`, which say something to those who read `Forwarded`.
 pub(crate) fn is_host(host: &str) -> bool {
-    !host.is_empty()
-        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(&byte))
+    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(rest) = host.strip_prefix('[') {
+        let Some((address, port)) = rest.split_once(']') else { return false };
+        return address.parse::<std::net::Ipv6Addr>().is_ok()
+            && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
+    }
+    let (name, port) = host.split_once(':').unwrap_or((host, ""));
+    let is_in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_in_name) && is_port(port)
 }
 
 /// A client, and what it is sending.
@@ -203,8 +222,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let mut has_begun = false;
         poll_fn(|context| {
             loop {
-                if is_first && self.io.buffer.starts_with(b"PRI ") {
-                    if self.io.buffer.starts_with(PREFACE) {
+                let begun = &self.io.buffer[..self.io.buffer.len().min(PREFACE.len())];
+                if is_first && PREFACE.starts_with(begun) {
+                    if begun.len() == PREFACE.len() {
                         return Poll::Ready(Next::Http2);
                     }
                 } else {
@@ -302,7 +322,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             }
             ReplyBody::Upstream(mut body) => {
                 let encoder = Encoder::new(framing.unwrap_or(Framing::Empty));
-                let is_whole = self.send_body(&mut body, encoder, head).await?;
+                let has_none = head.method == Method::HEAD || reply.status == StatusCode::NOT_MODIFIED;
+                let is_whole = self.send_body(&mut body, encoder, has_none).await?;
                 (is_whole, Some(body.into_timer()))
             }
         };
@@ -320,13 +341,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         &mut self,
         body: &mut AnswerBody,
         mut encoder: Encoder,
-        head: &RequestHead,
+        has_none: bool, // whatever its head says of a length
     ) -> std::io::Result<bool> {
-        if body.is_done() && head.method == Method::HEAD {
+        if body.is_done() && has_none {
             return Ok(true);
         }
         poll_fn(|context| {
             loop {
+                if body.poll_request(context, self).is_err() {
+                    return Poll::Ready(Ok(false));
+                }
                 while self.out.len() - self.sent < SEND {
                     match body.poll_piece(context) {
                         Poll::Pending => break,
@@ -340,7 +364,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 }
                 if self.sent == self.out.len() {
                     std::task::ready!(Pin::new(&mut self.io.stream).poll_flush(context))?;
-                    return Poll::Pending;
+                    if body.is_asked_still() {
+                        return Poll::Pending; // whoever leaves is seen by what is left of the request
+                    }
+                    // Whoever leaves while the application is slow keeps no place.
+                    return self.poll_gone(context).map(|()| Err(std::io::ErrorKind::BrokenPipe.into()));
                 }
                 let written = std::task::ready!(
                     Pin::new(&mut self.io.stream).poll_write(context, &self.out[self.sent..])
@@ -406,6 +434,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 }
 
 impl Reply {
+    fn is_asked_still(&self) -> bool {
+        matches!(&self.body, ReplyBody::Upstream(body) if body.is_asked_still())
+    }
+
     fn write_head(&self, framing: Option<Framing>, keep: Keep<'_>, out: &mut Vec<u8>) {
         match &self.headers {
             ReplyHeaders::Upstream(lines) => {

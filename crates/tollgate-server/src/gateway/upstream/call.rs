@@ -23,6 +23,7 @@ pub(in crate::gateway) struct Call<'a> {
     pub(in crate::gateway) head: &'a [u8], // as it is sent
     pub(in crate::gateway) method: &'a Method,
     pub(in crate::gateway) framing: Framing, // of its body
+    pub(in crate::gateway) is_upgrade: bool, // whether it asks to speak something else
     pub(in crate::gateway) timeouts: Timeouts,
 }
 
@@ -102,17 +103,8 @@ async fn send<F: Front>(
     timer: &mut Option<Timer>,
 ) -> Result<Answered, CallError> {
     let mut own = timer.take().unwrap_or_else(|| Timer::new(call.timeouts.answer));
-    own.set(call.timeouts.answer);
-    let mut sending = Sending {
-        call,
-        out: call.head.to_vec(),
-        sent: 0,
-        encoder: Encoder::new(call.framing),
-        is_body_sent: call.framing.is_empty(),
-        is_refused: false,
-        reader: HeadReader::default(),
-        has_read: false,
-    };
+    let mut sending = Sending { upload: Upload::new(call), reader: HeadReader::default(), has_read: false };
+    own.set(if call.framing.is_empty() { call.timeouts.answer } else { call.timeouts.idle });
     let head = poll_fn(|context| sending.poll(context, &mut connected, front, &mut own)).await;
     let head = match head {
         Ok(head) => head,
@@ -123,63 +115,64 @@ async fn send<F: Front>(
     };
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         *timer = Some(own);
+        if !call.is_upgrade {
+            return Err(CallError::Malformed("it speaks something else, and nobody asked it to"));
+        }
         return Ok(Answered::Upgraded(head, connected));
     }
     let framing =
         Framing::of_response(&head, call.method).map_err(|malformed| CallError::Malformed(malformed.why))?;
     let says_close = crate::gateway::forward::ConnectionTokens::of(&head.headers).has(b"close");
-    let can_be_kept = sending.is_body_sent && sending.is_all_sent() && head.is_11 && !says_close;
+    let can_be_kept = head.is_11 && !says_close;
     let waits = (own, call.timeouts.answer);
-    let body = AnswerBody::new(connected, Arc::clone(upstream), Decoder::new(framing), can_be_kept, waits);
+    // An application may begin to answer before it has read all; it gets the rest meanwhile.
+    let upload = Some(sending.upload).filter(|upload| !upload.is_over());
+    let body =
+        AnswerBody::new(connected, Arc::clone(upstream), Decoder::new(framing), upload, can_be_kept, waits);
     Ok(Answered::Answer(head, body))
 }
 
 /// A request on its way, and what has come of its answer.
-struct Sending<'c> {
-    call: &'c Call<'c>,
+struct Sending {
+    upload: Upload,
+    reader: HeadReader,
+    has_read: bool,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(super) struct Upload {
     out: Vec<u8>,
     sent: usize, // of `out`
     encoder: Encoder,
     is_body_sent: bool, // or in `out`
     is_refused: bool,   // nothing more is taken; there may be an answer all the same
-    reader: HeadReader,
-    has_read: bool,
+    timeouts: Timeouts,
 }
 
-impl Sending<'_> {
+impl Upload {
+    fn new(call: &Call<'_>) -> Self {
+        Self {
+            out: call.head.to_vec(),
+            sent: 0,
+            encoder: Encoder::new(call.framing),
+            is_body_sent: call.framing.is_empty(),
+            is_refused: false,
+            timeouts: call.timeouts,
+        }
+    }
+
+    /// Whether all of it is there.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_body_sent && self.is_all_sent()
+    }
+
     fn is_all_sent(&self) -> bool {
         self.sent == self.out.len()
     }
 
-    fn poll<F: Front>(
-        &mut self,
-        context: &mut Context<'_>,
-        connected: &mut Connected,
-        front: &mut F,
-        timer: &mut Timer,
-    ) -> Poll<Result<ResponseHead, CallError>> {
-        if let Poll::Ready(Err(error)) = self.poll_send(context, connected, front, timer) {
-            return Poll::Ready(Err(error));
-        }
-        if let Poll::Ready(result) = self.poll_answer(context, connected) {
-            return Poll::Ready(result);
-        }
-        if self.is_body_sent && front.poll_gone(context).is_ready() {
-            return Poll::Ready(Err(CallError::Gone));
-        }
-        if timer.poll(context).is_ready() {
-            let waits_for_client = !self.is_body_sent && self.is_all_sent();
-            return Poll::Ready(Err(if waits_for_client {
-                CallError::Body(BodyError::Stalled)
-            } else {
-                CallError::TimedOut
-            }));
-        }
-        Poll::Pending
-    }
-
     /// Sends as much as can be sent.
-    fn poll_send<F: Front>(
+    pub(super) fn poll<F: Front>(
         &mut self,
         context: &mut Context<'_>,
         connected: &mut Connected,
@@ -195,6 +188,7 @@ impl Sending<'_> {
                     None if self.encoder.end(&mut self.out) => self.is_body_sent = true,
                     _ => return Poll::Ready(Err(CallError::Body(BodyError::OtherLength))),
                 }
+                timer.set(self.timeouts.answer); // it is the application's turn
             }
             if self.is_refused || self.is_all_sent() {
                 return Poll::Pending;
@@ -209,12 +203,42 @@ impl Sending<'_> {
                         self.sent = 0;
                     }
                     if !self.is_body_sent {
-                        timer.set(self.call.timeouts.answer);
+                        let waits_for_client = self.out.is_empty();
+                        timer.set(if waits_for_client { self.timeouts.idle } else { self.timeouts.answer });
                     }
                 }
                 Poll::Ready(_) => self.is_refused = true,
             }
         }
+    }
+}
+
+impl Sending {
+    fn poll<F: Front>(
+        &mut self,
+        context: &mut Context<'_>,
+        connected: &mut Connected,
+        front: &mut F,
+        timer: &mut Timer,
+    ) -> Poll<Result<ResponseHead, CallError>> {
+        if let Poll::Ready(Err(error)) = self.upload.poll(context, connected, front, timer) {
+            return Poll::Ready(Err(error));
+        }
+        if let Poll::Ready(result) = self.poll_answer(context, connected) {
+            return Poll::Ready(result);
+        }
+        if self.upload.is_body_sent && front.poll_gone(context).is_ready() {
+            return Poll::Ready(Err(CallError::Gone));
+        }
+        if timer.poll(context).is_ready() {
+            let waits_for_client = !self.upload.is_body_sent && self.upload.is_all_sent();
+            return Poll::Ready(Err(if waits_for_client {
+                CallError::Body(BodyError::Stalled)
+            } else {
+                CallError::TimedOut
+            }));
+        }
+        Poll::Pending
     }
 
     /// The head of the answer, once it has come.

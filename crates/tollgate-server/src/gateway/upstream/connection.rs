@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::Upstream;
+use super::call::Upload;
+use crate::gateway::front::Front;
 use crate::gateway::h1::{Decoded, Decoder, Io, Timer};
 
 /// An idle connection is not used again after so long: many servers close them by then.
@@ -50,6 +52,7 @@ pub(in crate::gateway) struct AnswerBody {
     connected: Option<Connected>, // until it is kept for the next
     upstream: Arc<Upstream>,
     decoder: Decoder,
+    upload: Option<Upload>, // what is left of the request
     can_be_kept: bool,
     timer: Timer,
     stall: Duration, // how long the next piece may take
@@ -60,16 +63,39 @@ impl AnswerBody {
         connected: Connected,
         upstream: Arc<Upstream>,
         decoder: Decoder,
+        upload: Option<Upload>,
         can_be_kept: bool,
         (timer, stall): (Timer, Duration),
     ) -> Self {
-        let mut body = Self { connected: Some(connected), upstream, decoder, can_be_kept, timer, stall };
+        let mut body =
+            Self { connected: Some(connected), upstream, decoder, upload, can_be_kept, timer, stall };
         body.finish();
         body
     }
 
     pub(in crate::gateway) const fn is_done(&self) -> bool {
         self.decoder.is_done()
+    }
+
+    /// Whether the application still gets some of the request.
+    pub(in crate::gateway) const fn is_asked_still(&self) -> bool {
+        self.upload.is_some() && !self.is_done()
+    }
+
+    /// Sends on what is left of the request, as far as it has come. To be called whenever the answer is.
+    pub(in crate::gateway) fn poll_request<F: Front>(
+        &mut self,
+        context: &mut Context<'_>,
+        front: &mut F,
+    ) -> std::io::Result<()> {
+        let (Some(upload), Some(connected)) = (&mut self.upload, &mut self.connected) else { return Ok(()) };
+        if let Poll::Ready(Err(error)) = upload.poll(context, connected, front, &mut self.timer) {
+            return Err(std::io::Error::other(error.to_string()));
+        }
+        if upload.is_over() {
+            self.upload = None;
+        }
+        Ok(())
     }
 
     /// The timer that waited, to wait again.
@@ -115,7 +141,7 @@ impl AnswerBody {
         }
         let Some(mut connected) = self.connected.take() else { return };
         // What comes unasked belongs to nobody.
-        if self.can_be_kept && connected.io.buffer.is_empty() {
+        if self.can_be_kept && self.upload.is_none() && connected.io.buffer.is_empty() {
             connected.was_used = true;
             connected.idle_since = Instant::now();
             self.upstream.keep(connected);

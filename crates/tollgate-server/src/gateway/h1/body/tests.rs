@@ -53,6 +53,7 @@ fn chunks_that_could_be_read_in_two_ways_are_refused() {
         ";a\r\n",
         "10000000000000000\r\n",
         "fffffffffffffffff\r\n",
+        "5\x0c\r\nhello\r\n",
         "5\nhello\r\n",
         "5\r\r\nhello\r\n",
         "5;a\rb\r\nhello\r\n",
@@ -69,6 +70,14 @@ fn chunks_that_could_be_read_in_two_ways_are_refused() {
     assert!(decode(Framing::Chunked, endless.as_bytes(), 7).is_err());
     let endless = format!("0\r\n{}", "x: y\r\n".repeat(10_000));
     assert!(decode(Framing::Chunked, endless.as_bytes(), 1000).is_err());
+}
+
+#[test]
+fn a_body_that_is_broken_stays_so() {
+    let (mut decoder, mut buffer) = (Decoder::new(Framing::Chunked), BytesMut::from("5\nhello\r\n0\r\n\r\n"));
+    for _ in 0..3 {
+        assert!(decoder.decode(&mut buffer).is_err());
+    }
 }
 
 #[test]
