@@ -14,8 +14,6 @@ use serde::Serialize;
 use tollgate::{Clock, Timestamp};
 use tollgate_policy::{Answer, Hits, PolicyInForce, Record, Request, Seconds, Summary, Together, Verdict};
 
-use crate::service::unix_time;
-
 /// As many lines wait for the disk before some are lost.
 const MOST_WAITING: usize = 65_536;
 
@@ -95,7 +93,8 @@ impl Recorder {
             .name("record".to_owned())
             .spawn(move || write(file, &path, room, &to_write))
             .map_err(refused)?;
-        let started = unix_time().saturating_sub(clock.now().since(Timestamp::default()).into());
+        // That of the clock and no other: windows begin by it, and a decision at their edge is to come out the same again.
+        let started = clock.started().unwrap_or_default();
         Ok(Self { order: Mutex::default(), lines, writer: Mutex::new(Some(writer)), started })
     }
 

@@ -111,13 +111,25 @@ impl Clock {
         Self(Source::Hand(Arc::new(Hand { started: Some(since_epoch), ..Hand::default() })))
     }
 
-    /// A rule as it is by this clock: windows that begin on the minute do so by the time of day.
-    pub(crate) fn align(&self, rule: Rule) -> Rule {
-        let started = match &self.0 {
+    /// What time it was at its start, since the Unix epoch. None of a clock that does not know.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Clock;
+    ///
+    /// assert_eq!(Clock::manual().started(), None);
+    /// assert_eq!(Clock::manual_from(Duration::from_secs(60)).started(), Some(Duration::from_secs(60)));
+    /// ```
+    pub fn started(&self) -> Option<Duration> {
+        match &self.0 {
             Source::Counter { started, .. } => Some(*started),
             Source::Hand(hand) => hand.started,
-        };
-        started.map_or(rule, |since_epoch| rule.started_at(since_epoch))
+        }
+    }
+
+    /// A rule as it is by this clock: windows that begin on the minute do so by the time of day.
+    pub(crate) fn align(&self, rule: Rule) -> Rule {
+        self.started().map_or(rule, |since_epoch| rule.started_at(since_epoch))
     }
 
     /// The time since the clock's start.
