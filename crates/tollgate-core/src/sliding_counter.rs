@@ -267,8 +267,12 @@ impl Counts {
         }
     }
 
-    /// Bytes on the heap.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    /// The bytes it keeps on the heap, as [`State::heap_bytes`](crate::State::heap_bytes) counts them.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Counts::default().heap_bytes(), 0);
+    /// ```
+    pub fn heap_bytes(&self) -> usize {
         match &self.ring {
             Ring::Two(_) => 0,
             Ring::More(ring) => size_of_val(&ring[..]),

@@ -92,8 +92,12 @@ impl Log {
         self.times.capacity()
     }
 
-    /// Bytes on the heap.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    /// The bytes it keeps on the heap, as [`State::heap_bytes`](crate::State::heap_bytes) counts them.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Log::default().heap_bytes(), 0);
+    /// ```
+    pub fn heap_bytes(&self) -> usize {
         self.allocated() * size_of::<Timestamp>()
     }
 

@@ -10,7 +10,7 @@ mod keys;
 mod path;
 mod policy;
 mod problem;
-mod quantity;
+pub mod quantity;
 mod reader;
 mod reply;
 mod schema;

@@ -9,9 +9,11 @@ use tollgate::{Rate, RuleError};
 
 /// A rate, and the burst that was written with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RateAndBurst {
-    pub(crate) rate: Rate,
-    pub(crate) burst: Option<u64>,
+pub struct RateAndBurst {
+    /// The rate.
+    pub rate: Rate,
+    /// The burst, if one was written.
+    pub burst: Option<u64>,
 }
 
 const RATES: &str = "write a rate as 5/s, 100/min, 1000/h, 5000/day, 1/30d, 10k/s or 6000/min burst 600";
@@ -20,7 +22,7 @@ const SIZES: &str = "write a size in bytes, or as 64KiB, 512MiB or 1GiB";
 const COUNTS: &str = "write a whole number, or one such as 10k or 2M";
 
 /// `5/s`, `6000/min burst 600`.
-pub(crate) fn rate(text: &str) -> Result<RateAndBurst, String> {
+pub fn rate(text: &str) -> Result<RateAndBurst, String> {
     let (rate, burst) = match text.split_once(" burst ") {
         Some((rate, burst)) => (rate.trim(), Some(count(burst.trim())?)),
         None => (text.trim(), None),
@@ -38,7 +40,7 @@ pub(crate) fn rate(text: &str) -> Result<RateAndBurst, String> {
 }
 
 /// `500ms`, `1.5h`, `1h30min`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     let mut nanos: u128 = 0;
     if rest.is_empty() {
@@ -72,7 +74,7 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
 }
 
 /// `10`, `10k`, `2M`.
-pub(crate) fn count(text: &str) -> Result<u64, String> {
+pub fn count(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (number, unit) = match text.strip_suffix(['k', 'K']) {
         Some(number) => (number, 1000),
@@ -88,7 +90,7 @@ pub(crate) fn factor(text: &str) -> Result<u64, String> {
 }
 
 /// A rate as it is written: what [`rate`] reads.
-pub(crate) fn rate_text(rate: Rate) -> String {
+pub fn rate_text(rate: Rate) -> String {
     let period = duration_text(rate.period());
     let unit = match period.as_str() {
         "1s" => "s",
@@ -101,7 +103,7 @@ pub(crate) fn rate_text(rate: Rate) -> String {
 }
 
 /// A time as it is written, in the largest unit that makes it a whole number: what [`duration`] reads.
-pub(crate) fn duration_text(span: Duration) -> String {
+pub fn duration_text(span: Duration) -> String {
     let nanos = span.as_nanos();
     let units =
         ["d", "h", "min", "s", "ms", "us", "ns"].map(|name| (name, u128::from(unit(name).unwrap_or(1))));

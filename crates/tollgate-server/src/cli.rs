@@ -40,6 +40,19 @@ enum Command {
         #[arg(value_name = "ATTR=VALUE", value_parser = attribute)]
         attributes: Vec<(String, String)>,
     },
+    /// Run all algorithms on the same synthetic traffic, and see what each lets pass
+    Simulate(commands::simulate::Simulate),
+    /// Run all algorithms, or a policy, on recorded traffic, and see what each would have denied
+    Replay(Box<commands::replay::Replay>),
+    /// Suggest a rate and a burst from recorded traffic, with the reasons, as a policy
+    Advise(commands::advise::Advise),
+    /// Run the tests of a policy: requests at given times, and what is expected of each
+    Test {
+        /// The policy file
+        policy: PathBuf,
+        /// The tests; docs/lab.md says how to write them
+        tests: PathBuf,
+    },
     /// Print the policy that does what files of another rate limiter did
     Import {
         #[command(subcommand)]
@@ -102,6 +115,10 @@ pub(crate) fn run() -> ExitCode {
         Command::Serve(options) => crate::serve::run(&options),
         Command::Check { file, against } => commands::check::run(&file, against.as_deref()),
         Command::Explain { config, cost, attributes } => commands::explain::run(&config, cost, &attributes),
+        Command::Simulate(options) => commands::simulate::run(&options),
+        Command::Replay(options) => commands::replay::run(&options),
+        Command::Advise(options) => commands::advise::run(&options),
+        Command::Test { policy, tests } => commands::test::run(&policy, &tests),
         Command::Import { from: Import::Envoy { path, count_denied } } => {
             commands::import::envoy(&path, count_denied)
         }

@@ -1,8 +1,13 @@
 //! What runs and ends: one command a file.
 
+pub(crate) mod advise;
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod import;
+mod lab;
+pub(crate) mod replay;
+pub(crate) mod simulate;
+pub(crate) mod test;
 
 /// Rows of cells, each column as wide as its widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {

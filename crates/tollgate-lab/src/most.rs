@@ -1,0 +1,56 @@
+//! The most that passed in any true window: what a limit is held against.
+
+use std::collections::VecDeque;
+
+use tollgate_core::Outcome;
+
+use crate::algorithms::{Event, held};
+
+/// What passed of each client in the last window.
+#[derive(Debug)]
+pub struct MostInWindow {
+    window: u64,
+    clients: Vec<Passed>,
+    most: u64,
+}
+
+#[derive(Debug, Default)]
+struct Passed {
+    times: VecDeque<(u64, u64)>, // when, and at what cost
+    cost: u64,
+}
+
+impl MostInWindow {
+    /// Windows of so many nanoseconds, wherever they begin.
+    pub const fn new(window: u64) -> Self {
+        Self { window, clients: Vec::new(), most: 0 }
+    }
+
+    /// Adds what was decided. What is held counts when it goes.
+    pub fn add(&mut self, events: &[Event], outcomes: &[Outcome]) {
+        for (event, outcome) in events.iter().zip(outcomes) {
+            let Some(delay) = held(*outcome) else { continue };
+            let (at, client) = (event.at.saturating_add(delay.get()), event.client as usize);
+            if client >= self.clients.len() {
+                self.clients.resize_with(client + 1, Passed::default);
+            }
+            let passed = &mut self.clients[client];
+            passed.times.push_back((at, event.cost));
+            passed.cost += event.cost;
+            // A window is half open: what is exactly as old is out.
+            while let Some((old, cost)) =
+                passed.times.front().copied().filter(|(old, _)| at - old >= self.window)
+            {
+                debug_assert!(old <= at, "what is held goes in order");
+                passed.times.pop_front();
+                passed.cost -= cost;
+            }
+            self.most = self.most.max(passed.cost);
+        }
+    }
+
+    /// The most cost that one client had pass in any window.
+    pub const fn most(&self) -> u64 {
+        self.most
+    }
+}

@@ -1,0 +1,272 @@
+//! Synthetic traffic: who asks, when, and how much at once.
+
+mod built_in;
+mod file;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::HashMap;
+
+use crate::algorithms::{Event, Limit};
+use crate::random::Random;
+
+pub use self::built_in::{BUILT_IN, built_in};
+pub use self::file::read_scenario;
+
+/// The most clients of a scenario.
+pub(crate) const MOST_CLIENTS: u64 = 10_000_000;
+
+/// Traffic, and the limit that it meets.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it is called.
+    pub name: String,
+    /// What happens in it.
+    pub about: String,
+    /// The limit that every algorithm gets.
+    pub limit: Limit,
+    /// Whether all clients are counted as one.
+    pub is_global: bool,
+    /// How long it takes, in nanoseconds.
+    pub duration: u64,
+    /// Who asks.
+    pub groups: Vec<Group>,
+    /// Another seed gives other moments.
+    pub seed: u64,
+}
+
+/// Clients of one kind. Groups of the same name are the same clients.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What they are called.
+    pub name: String,
+    /// How many there are.
+    pub count: u64,
+    /// What each of their requests costs.
+    pub cost: u64,
+    /// From when on they ask, in nanoseconds.
+    pub from: u64,
+    /// Until when.
+    pub until: u64,
+    /// When they do.
+    pub pattern: Pattern,
+}
+
+/// When a client asks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pattern {
+    /// At moments that have nothing to do with each other, `interval` nanoseconds apart on average.
+    Random {
+        /// Between two requests of one client.
+        interval: f64,
+    },
+    /// Every `interval` nanoseconds, clients evenly after each other.
+    Even {
+        /// Between two requests of one client.
+        interval: f64,
+    },
+    /// Several at once, again and again, each client at moments of its own.
+    Bursts {
+        /// How many at once.
+        burst: u64,
+        /// How long from one to the next, in nanoseconds.
+        every: u64,
+    },
+    /// Several at once, all clients at the same moments.
+    Together {
+        /// How many each.
+        burst: u64,
+        /// When, in nanoseconds.
+        at: Vec<u64>,
+    },
+}
+
+impl Scenario {
+    /// All requests in the order of their times, and the same each time.
+    pub fn events(&self) -> impl Iterator<Item = Event> + use<> {
+        let mut firsts: HashMap<&str, u32> = HashMap::new();
+        let mut clients = 0;
+        let mut arrivals: Vec<Arrivals> = Vec::new();
+        for (group, seed) in self.groups.iter().zip(self.seed..) {
+            let first = *firsts.entry(&group.name).or_insert_with(|| {
+                let first = clients;
+                clients += group.count as u32;
+                first
+            });
+            arrivals.push(Arrivals::new(group, first, Random::new(seed ^ 0x746f_6c6c)));
+        }
+        Merged::new(arrivals)
+    }
+
+    /// How many clients there are.
+    pub fn clients(&self) -> u64 {
+        let counts: HashMap<&str, u64> =
+            self.groups.iter().map(|group| (group.name.as_str(), group.count)).collect();
+        counts.values().sum()
+    }
+
+    /// The numbers of clients, by the names of their groups, in their order.
+    pub fn ranges(&self) -> Vec<(&str, std::ops::Range<u32>)> {
+        let mut ranges: Vec<(&str, std::ops::Range<u32>)> = Vec::new();
+        let mut clients = 0;
+        for group in &self.groups {
+            if ranges.iter().all(|(name, _)| *name != group.name) {
+                ranges.push((&group.name, clients..clients + group.count as u32));
+                clients += group.count as u32;
+            }
+        }
+        ranges
+    }
+}
+
+/// The requests of a group in the order of their times, without keeping them.
+#[derive(Debug)]
+struct Arrivals {
+    first: u32,
+    count: u64,
+    cost: u64,
+    from: u64,
+    until: u64,
+    random: Random,
+    state: Pace,
+}
+
+#[derive(Debug)]
+enum Pace {
+    /// What many send independently of each other is as if one did, so many times as often, and each time another were meant.
+    Random {
+        at: f64,
+        mean: f64,
+    },
+    Even {
+        number: u64,
+        interval: f64,
+    },
+    Bursts {
+        phases: Vec<(u64, u32)>,
+        place: usize,
+        round: u64,
+        left: u64,
+        burst: u64,
+        every: u64,
+    },
+    Together {
+        at: Vec<u64>,
+        place: usize,
+        client: u64,
+        left: u64,
+        burst: u64,
+    },
+}
+
+impl Arrivals {
+    fn new(group: &Group, first: u32, mut random: Random) -> Self {
+        let count = group.count;
+        let state = match &group.pattern {
+            Pattern::Random { interval } => {
+                let mean = interval / count as f64;
+                Pace::Random { at: group.from as f64 + random.gap(mean), mean }
+            }
+            Pattern::Even { interval } => Pace::Even { number: 0, interval: interval / count as f64 },
+            Pattern::Bursts { burst, every } => {
+                let mut phases: Vec<(u64, u32)> =
+                    (0..count as u32).map(|client| (random.below(*every), client)).collect();
+                phases.sort_unstable();
+                Pace::Bursts { phases, place: 0, round: 0, left: *burst, burst: *burst, every: *every }
+            }
+            Pattern::Together { burst, at } => {
+                let mut at = at.clone();
+                at.sort_unstable();
+                Pace::Together { at, place: 0, client: 0, left: *burst, burst: *burst }
+            }
+        };
+        Self { first, count, cost: group.cost, from: group.from, until: group.until, random, state }
+    }
+
+    /// The next moment, and who asks then.
+    fn step(&mut self) -> Option<(u64, u32)> {
+        match &mut self.state {
+            Pace::Random { at, mean } => {
+                let now = *at as u64;
+                *at += self.random.gap(*mean);
+                Some((now, self.random.below(self.count) as u32))
+            }
+            Pace::Even { number, interval } => {
+                let now = self.from + (*number as f64 * *interval) as u64;
+                let client = *number % self.count;
+                *number += 1;
+                Some((now, client as u32))
+            }
+            Pace::Bursts { phases, place, round, left, burst, every } => {
+                if *left == 0 {
+                    *left = *burst;
+                    *place += 1;
+                    if *place == phases.len() {
+                        (*place, *round) = (0, *round + 1);
+                    }
+                }
+                *left -= 1;
+                let (phase, client) = phases[*place];
+                Some((self.from + *round * *every + phase, client))
+            }
+            Pace::Together { at, place, client, left, burst } => {
+                if *left == 0 {
+                    *left = *burst;
+                    *client += 1;
+                    if *client == self.count {
+                        (*client, *place) = (0, *place + 1);
+                    }
+                }
+                *left -= 1;
+                Some((*at.get(*place)?, *client as u32))
+            }
+        }
+    }
+}
+
+impl Iterator for Arrivals {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        let (at, client) = self.step()?;
+        (at < self.until).then_some(Event { at, cost: self.cost, client: self.first + client })
+    }
+}
+
+/// Groups together, in the order of their times; of the same time, in the order of groups.
+struct Merged {
+    groups: Vec<Arrivals>,
+    next: BinaryHeap<Reverse<(u64, usize)>>,
+    heads: Vec<Option<Event>>,
+}
+
+impl Merged {
+    fn new(mut groups: Vec<Arrivals>) -> Self {
+        let heads: Vec<Option<Event>> = groups.iter_mut().map(Iterator::next).collect();
+        let next = heads
+            .iter()
+            .enumerate()
+            .filter_map(|(group, head)| Some(Reverse(((*head)?.at, group))))
+            .collect();
+        Self { groups, next, heads }
+    }
+}
+
+impl Iterator for Merged {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        let mut first = self.next.peek_mut()?;
+        let group = first.0.1;
+        let event = self.heads[group].take();
+        self.heads[group] = self.groups[group].next();
+        match self.heads[group] {
+            Some(head) => first.0.0 = head.at,
+            None => drop(std::collections::binary_heap::PeekMut::pop(first)),
+        }
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests;

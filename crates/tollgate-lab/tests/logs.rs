@@ -1,0 +1,236 @@
+//! Logs as they are found: every kind, with faults in them, whole and in pieces.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tollgate_lab::{LabError, Limit, LogOptions, Logs, Name, Replayed, Wanted, replay};
+use tollgate_testkit::Directory;
+
+fn replayed(files: &[&[u8]], options: LogOptions) -> Result<Replayed, LabError> {
+    let directory = Directory::new();
+    let files = files.iter().enumerate().map(|(number, bytes)| {
+        let file = directory.path().join(format!("log-{number}"));
+        std::fs::write(&file, bytes).unwrap();
+        file
+    });
+    let logs = Logs { files: files.collect(), options };
+    replay(&logs, Limit { limit: 2, window: Duration::from_secs(60) }, &Name::ALL, &mut |_| {}, None)
+}
+
+/// Requests, malformed lines, and how many the token bucket lets pass.
+fn counts(text: &str, options: LogOptions) -> Result<(u64, u64, u64), LabError> {
+    let replayed = replayed(&[text.as_bytes()], options)?;
+    let counts = replayed.seen.counts;
+    Ok((counts.requests, counts.malformed, replayed.lanes[0].tally.allowed))
+}
+
+fn by_client() -> LogOptions {
+    LogOptions::default()
+}
+
+fn global() -> LogOptions {
+    LogOptions { client: Wanted::Nothing, ..LogOptions::default() }
+}
+
+const LINE: &str = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 5\n";
+
+#[test]
+fn blank_lines_are_neither_requests_nor_malformed() {
+    let text = format!("\n{LINE}  \n\t\r\n{LINE}not a line\n{LINE}\n\n");
+    assert_eq!(counts(&text, by_client()).unwrap(), (3, 1, 2));
+    let table = "\n\nip,ts\n\na,1\n \na,2\r\n\r\n,,\n";
+    assert_eq!(counts(table, by_client()).unwrap(), (2, 1, 2));
+}
+
+#[test]
+fn malformed_lines_may_stand_before_the_first_request() {
+    let text = format!("# a comment, with a comma\nanother, line\n{LINE}{LINE}{LINE}");
+    assert_eq!(counts(&text, by_client()).unwrap(), (3, 2, 2));
+    let binary = [b"\x00\xff\xfe junk \n".as_slice(), LINE.as_bytes()].concat();
+    assert_eq!(replayed(&[&binary], by_client()).unwrap().seen.counts.malformed, 1);
+}
+
+#[test]
+fn a_request_may_hold_any_bytes() {
+    let odd =
+        b"10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"\xff\xfe\\x16\x03\x00\" 400 0 \"-\" \"\n".as_slice();
+    assert_eq!(replayed(&[odd], by_client()).unwrap().seen.counts.requests, 1);
+}
+
+#[test]
+fn columns_are_guessed_in_their_order_and_whatever_their_case() {
+    for (header, rows) in [
+        ("Client_IP,Host,Timestamp", ["a,x,1", "a,y,2", "a,z,3"]),
+        ("host\tTIME\tother", ["a\t1\tx", "a\t2\ty", "a\t3"]),
+        ("remote_addr,ts", ["a,1", "a,2.5", "a,3.000000001"]),
+        (
+            "date,time,ip,timestamp",
+            ["1970-01-01,00:00:01,a,x", "1970-01-01,00:00:02,a,x", "1970-01-01,00:00:03.5,a,x"],
+        ),
+        ("\u{feff}ip,\"time\"", ["\"a\",1", "a,\"2\"", "a,3,more,fields,than,named"]),
+    ] {
+        let text = format!("{header}\r\n{}\r\n", rows.join("\r\n"));
+        assert_eq!(counts(&text, by_client()).unwrap(), (3, 0, 2), "{header}");
+    }
+}
+
+#[test]
+fn columns_can_be_named() {
+    let text = "who,day,clock,tokens,more\na,2026-01-01,00:00:00,1,1\na,2026-01-01,00:00:01,2,0\nb,2026-01-01,00:00:01,0,0\n\
+                a,2026-01-01,00:00:02,x,1\na,2026-01-01\n";
+    let options = LogOptions {
+        client_column: Some("Who".to_owned()),
+        time_column: vec!["day".to_owned(), "clock".to_owned()],
+        cost_columns: vec!["tokens".to_owned(), "more".to_owned()],
+        client: Wanted::Needed,
+    };
+    let replayed = replayed(&[text.as_bytes()], options).unwrap();
+    let tally = &replayed.lanes[0].tally;
+    assert_eq!((replayed.seen.counts.requests, replayed.seen.counts.malformed), (3, 2));
+    assert_eq!((tally.allowed, tally.denied, tally.allowed_cost), (2, 1, 2)); // two of a's two; b only looks
+}
+
+#[test]
+fn a_row_may_go_over_several_lines() {
+    let text = "ip,ts,agent\na,1,\"one\ntwo\nthree\"\na,2,x\na,3,\"never\nclosed\n";
+    assert_eq!(counts(text, by_client()).unwrap(), (2, 1, 2));
+}
+
+#[test]
+fn without_clients_all_are_counted_as_one() {
+    let text = "timestamp,cost\n1,1\n2,1\n3,1\n";
+    assert_eq!(counts(text, global()).unwrap(), (3, 0, 2));
+    let error = counts(text, by_client()).unwrap_err().to_string();
+    assert!(error.contains(":1: no column looks like a client") && error.contains("--by global"), "{error}");
+}
+
+#[test]
+fn the_bytes_of_an_answer_can_be_its_cost() {
+    let options = LogOptions { cost_columns: vec!["bytes".to_owned()], ..by_client() };
+    let text = format!("{}{}", LINE.replace("200 5", "200 2"), LINE.replace("200 5", "304 -"));
+    let replayed = replayed(&[text.as_bytes()], options).unwrap();
+    assert_eq!((replayed.lanes[0].tally.allowed, replayed.lanes[0].tally.allowed_cost), (2, 2));
+}
+
+#[test]
+fn times_tell_how_finely_they_are_written() {
+    for (times, resolution) in [
+        (["60", "120", "180"], 60_000_000_000),
+        (["60", "121", "180"], 1_000_000_000),
+        (["60", "121.5", "180.25"], 1_000_000),
+        (["60", "121.5", "180.0000001"], 100),
+    ] {
+        let text = format!("ts\n{}\n", times.join("\n"));
+        assert_eq!(replayed(&[text.as_bytes()], global()).unwrap().seen.resolution, resolution, "{times:?}");
+    }
+}
+
+#[test]
+fn several_files_are_one_log_and_are_sorted_if_need_be() {
+    let (early, late) = ("ip,ts\na,1\na,2\n", "ip,ts\na,3\na,100\n");
+    let all = |files: [&str; 2]| {
+        let replayed = replayed(&files.map(str::as_bytes), by_client()).unwrap();
+        (replayed.seen.is_sorted, replayed.lanes[0].tally.allowed, replayed.seen.span)
+    };
+    let span = (1_000_000_000, 100_000_000_000);
+    assert_eq!(all([early, late]), (false, 3, span));
+    assert_eq!(all([late, early]), (true, 3, span));
+}
+
+/// Every fault names the file and the line.
+#[test]
+fn what_cannot_be_read_says_where_and_why() {
+    let whole = {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        for number in 0..100_000 {
+            writeln!(
+                encoder,
+                "10.0.0.{} - - [17/May/2015:10:05:03 +0000] \"GET /{number}\" 200 5",
+                number % 256
+            )
+            .unwrap();
+        }
+        encoder.finish().unwrap()
+    };
+    let huge = format!("{}\n", "x".repeat(10 << 20));
+    let binary: Vec<u8> =
+        (0..100_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let options = |columns: &[&str]| LogOptions {
+        cost_columns: columns.iter().map(ToString::to_string).collect(),
+        ..LogOptions::default()
+    };
+    let cases: Vec<(&str, Vec<u8>, LogOptions, &str)> = vec![
+        ("empty", Vec::new(), by_client(), ":1: there is no request in this file"),
+        ("blank", b"\n \n\n".to_vec(), by_client(), ":1: there is no request"),
+        ("binary", binary, by_client(), ":1: "),
+        ("truncated", whole[..whole.len() / 2].to_vec(), by_client(), "cannot be read on from here"),
+        ("a header only", b"ip,ts\n".to_vec(), by_client(), "there is no request"),
+        (
+            "a wrong column",
+            b"ip,ts\na,1\n".to_vec(),
+            options(&["cost"]),
+            ":1: there is no column `cost`: the columns are ip, ts",
+        ),
+        ("year 0", b"ip,ts\na,0000-01-01 00:00:00\n".to_vec(), by_client(), ":2: the row lacks"),
+        (
+            "year 0 of an access log",
+            LINE.replace("2015", "0000").into_bytes(),
+            by_client(),
+            ":1: it is of no kind that is known",
+        ),
+        ("a huge line", huge.clone().into_bytes(), by_client(), ":1: "),
+        (
+            "a table of a huge line",
+            format!("ip,ts\n{huge}").into_bytes(),
+            by_client(),
+            ":2: the line has more than a mebibyte",
+        ),
+        ("no table", b"just a word\n".to_vec(), by_client(), ":1: it is of no kind that is known"),
+        (
+            "JSON of something else",
+            b"{\"a\": 1}\n".to_vec(),
+            by_client(),
+            ":1: it is of no kind that is known",
+        ),
+    ];
+    for (what, bytes, options, expected) in cases {
+        let error = replayed(&[&bytes], options).unwrap_err().to_string();
+        assert!(error.contains("log-0:") && error.contains(expected), "{what}: {error}");
+    }
+}
+
+/// A few million bytes that nobody meant as a log: an error or counts, and no panic.
+#[test]
+fn random_bytes_do_no_harm() {
+    let mut random = tollgate_testkit::Random::new(7);
+    let pieces: [&[u8]; 14] = [
+        b"10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 5",
+        b"ip,ts\n",
+        b"[",
+        b"]",
+        b"\"",
+        b",",
+        b"\t",
+        b"\n",
+        b"\r\n",
+        b"{\"time\":\"1.5\",\"attributes\":{\"user\":\"a\"},\"cost\":1,\"allowed\":true}",
+        b"1970-01-01 00:00:00",
+        b"99999999999999999999",
+        b"\xff\x00",
+        b" ",
+    ];
+    for _ in 0..2000 {
+        let mut text = Vec::new();
+        for _ in 0..random.below(40) {
+            text.extend_from_slice(pieces[random.below(pieces.len() as u64) as usize]);
+        }
+        for options in [by_client(), global()] {
+            if let Err(error) = replayed(&[&text], options) {
+                assert!(error.to_string().contains("log-0:"), "{error}");
+            }
+        }
+    }
+}

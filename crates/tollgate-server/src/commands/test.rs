@@ -1,0 +1,23 @@
+//! `tollgate test`: whether a policy decides as its tests expect.
+
+use std::path::Path;
+
+use tollgate_lab::run_cases;
+
+use super::lab::counted;
+use crate::source::read_policy;
+
+pub(crate) fn run(policy: &Path, tests: &Path) -> Result<(), String> {
+    let outcomes = run_cases(&read_policy(policy)?, tests).map_err(|error| error.to_string())?;
+    for name in &outcomes.passed {
+        println!("ok      {name}");
+    }
+    for (name, why) in &outcomes.failed {
+        println!("FAILED  {name}\n        {why}");
+    }
+    println!("{} passed, {} failed", outcomes.passed.len(), outcomes.failed.len());
+    match outcomes.failed.len() {
+        0 => Ok(()),
+        failed => Err(format!("{}: {} failed", tests.display(), counted(failed as u64, "test"))),
+    }
+}
