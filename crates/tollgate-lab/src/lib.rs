@@ -37,5 +37,5 @@ pub use policy_replay::{
 pub use replay::{EachDecision, Replay, Replayed, replay};
 pub use scenario::Scenario;
 pub use series::Series;
-pub use simulate::{BINS, Simulated, Simulation, simulate};
+pub use simulate::{BINS, Simulated, Simulation, WATCHED, simulate};
 pub use tally::Tally;

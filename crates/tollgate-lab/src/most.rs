@@ -2,10 +2,6 @@
 
 use std::collections::VecDeque;
 
-use tollgate_core::Outcome;
-
-use crate::algorithms::{Event, held};
-
 /// What passed of each client in the last window.
 #[derive(Debug)]
 pub struct MostInWindow {
@@ -26,27 +22,21 @@ impl MostInWindow {
         Self { window, clients: Vec::new(), most: 0 }
     }
 
-    /// Adds what was decided. What is held counts when it goes.
-    pub fn add(&mut self, events: &[Event], outcomes: &[Outcome]) {
-        for (event, outcome) in events.iter().zip(outcomes) {
-            let Some(delay) = held(*outcome) else { continue };
-            let (at, client) = (event.at.saturating_add(delay.get()), event.client as usize);
-            if client >= self.clients.len() {
-                self.clients.resize_with(client + 1, Passed::default);
-            }
-            let passed = &mut self.clients[client];
-            passed.times.push_back((at, event.cost));
-            passed.cost += event.cost;
-            // A window is half open: what is exactly as old is out.
-            while let Some((old, cost)) =
-                passed.times.front().copied().filter(|(old, _)| at - old >= self.window)
-            {
-                debug_assert!(old <= at, "what is held goes in order");
-                passed.times.pop_front();
-                passed.cost -= cost;
-            }
-            self.most = self.most.max(passed.cost);
+    /// Something of a client passed at a time: what is held, when it goes. A client's come in order.
+    pub fn passed(&mut self, client: u32, at: u64, cost: u64) {
+        let client = client as usize;
+        if client >= self.clients.len() {
+            self.clients.resize_with(client + 1, Passed::default);
         }
+        let passed = &mut self.clients[client];
+        passed.times.push_back((at, cost));
+        passed.cost += cost;
+        // A window is half open: what is exactly as old is out.
+        while let Some((_, cost)) = passed.times.front().copied().filter(|(old, _)| at - old >= self.window) {
+            passed.times.pop_front();
+            passed.cost -= cost;
+        }
+        self.most = self.most.max(passed.cost);
     }
 
     /// The most cost that one client had pass in any window.

@@ -8,7 +8,7 @@ use crate::clients::Clients;
 use crate::log::{Counts, Entry, Logs, Progress};
 
 /// Requests are handed on in batches of so many: enough that an algorithm stays in the processor's cache for a while.
-pub(crate) const BATCH: usize = 1024;
+pub(crate) const BATCH: usize = 256;
 
 /// What is done with requests.
 pub(crate) trait Consumer<X> {

@@ -67,10 +67,7 @@ pub fn simulated(scenario: &Scenario, simulated: &Simulated) -> String {
         colour: colour(lane.name),
         notes: [
             format!("{} passed, {} denied", lane.tally.allowed, lane.tally.denied),
-            match lane.most_in_window {
-                Some(most) => format!("at most {most} in any {window}"),
-                None => String::new(),
-            },
+            format!("at most {} in any {window}", lane.most_in_window),
         ],
         passed: &lane.passed,
         level: &lane.level,

@@ -12,8 +12,9 @@ use crate::tally::Tally;
 /// The time of a scenario is cut into so many pieces, for what is drawn.
 pub const BINS: usize = 360;
 
-/// The most requests of which every one that passed is remembered for a window.
-const REMEMBERED: u64 = 50_000_000;
+/// So many clients, at the most, are watched for the most that passes in a window: to remember all that passed of a million takes ten
+/// times as long as to decide it.
+pub const WATCHED: u32 = 10_000;
 
 /// What every algorithm did with the same requests.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct Simulated {
     pub requests: u64,
     /// What they cost.
     pub cost: u64,
-    /// Requests of each client.
+    /// Requests of each group of clients, in the order of [`Scenario::ranges`].
     pub requests_of: Vec<u64>,
     /// Cost that was asked for, over time, in [`BINS`] pieces.
     pub arrivals: Vec<u64>,
@@ -37,8 +38,8 @@ pub struct Simulation {
     pub name: Name,
     /// What it decided.
     pub tally: Tally,
-    /// The most cost that one key had pass in any true window. None where there were too many requests to remember.
-    pub most_in_window: Option<u64>,
+    /// The most cost that one key had pass in any true window: of the first [`WATCHED`] keys.
+    pub most_in_window: u64,
     /// Bytes that a key takes, on average.
     pub bytes_per_key: f64,
     /// Cost that passed, over time: what is held, when it goes.
@@ -59,45 +60,46 @@ pub fn simulate(
 ) -> Result<Simulated, RuleError> {
     let running = |name: &Name| Running::new(scenario, *name);
     let mut lanes = algorithms.iter().map(running).collect::<Result<Vec<_>, RuleError>>()?;
+    let ranges = scenario.ranges();
     let mut all = Simulated {
         requests: 0,
         cost: 0,
-        requests_of: vec![0; usize::try_from(scenario.clients()).unwrap_or(0)],
+        requests_of: vec![0; ranges.len()],
         arrivals: vec![0; BINS],
         lanes: Vec::new(),
     };
     let bin = Bin::of(scenario.duration);
     let mut batch: Vec<Event> = Vec::with_capacity(BATCH);
-    let mut next_bin = 1; // the first whose beginning is still to come
+    let mut place = 0; // the bin that all of a batch lie in
     let mut events = scenario.events();
     loop {
         let event = events.next();
-        let is_new_bin = event.is_none_or(|event| bin.place(event.at) >= next_bin);
-        if is_new_bin || batch.len() == BATCH {
+        let is_later = event.is_none_or(|event| event.at >= bin.begin(place + 1));
+        if is_later || batch.len() == BATCH {
             all.requests += batch.len() as u64;
-            for event in &batch {
-                all.cost = all.cost.saturating_add(event.cost);
-                all.arrivals[bin.place(event.at)] += event.cost;
-                all.requests_of[event.client as usize] += 1;
+            let cost = batch.iter().fold(0, |sum: u64, event| sum.saturating_add(event.cost));
+            all.cost = all.cost.saturating_add(cost);
+            all.arrivals[place] += cost;
+            for ((_, range), requests) in ranges.iter().zip(&mut all.requests_of) {
+                *requests += batch.iter().filter(|event| range.contains(&event.client)).count() as u64;
             }
-            let is_remembered = all.requests <= REMEMBERED;
-            lanes.iter_mut().for_each(|lane| lane.take(&batch, bin, is_remembered));
+            lanes.iter_mut().for_each(|lane| lane.take(&batch, bin, place));
             batch.clear();
         }
-        if is_new_bin {
-            let until = event.map_or(BINS, |event| bin.place(event.at));
-            for place in next_bin..=until {
+        if is_later {
+            let next = event.map_or(BINS, |event| bin.place(event.at));
+            for place in place + 1..=next {
                 lanes.iter_mut().for_each(|lane| lane.look(bin.begin(place)));
             }
-            next_bin = until + 1;
-            progress(Progress { read: until as u64, of: BINS as u64 });
+            place = next;
+            progress(Progress { read: next as u64, of: BINS as u64 });
         }
         match event {
             Some(event) => batch.push(event),
             None => break,
         }
     }
-    all.lanes = lanes.into_iter().map(|lane| lane.end(all.requests <= REMEMBERED)).collect();
+    all.lanes = lanes.into_iter().map(Running::end).collect();
     Ok(all)
 }
 
@@ -143,7 +145,7 @@ impl Running {
             result: Simulation {
                 name,
                 tally: Tally::default(),
-                most_in_window: None,
+                most_in_window: 0,
                 bytes_per_key: 0.0,
                 passed: vec![0; BINS],
                 level: Vec::with_capacity(BINS),
@@ -151,7 +153,8 @@ impl Running {
         })
     }
 
-    fn take(&mut self, batch: &[Event], bin: Bin, is_remembered: bool) {
+    /// Decides a batch, all of which lies in one bin.
+    fn take(&mut self, batch: &[Event], bin: Bin, place: usize) {
         let seen = if self.is_global {
             self.as_one.clear();
             self.as_one.extend(batch.iter().map(|event| Event { client: 0, ..*event }));
@@ -161,17 +164,17 @@ impl Running {
         };
         self.outcomes.clear();
         self.lane.decide(seen, 0, &mut self.outcomes);
-        self.result.tally.add(batch, &self.outcomes);
-        if is_remembered {
-            self.most.add(seen, &self.outcomes);
-        }
-        for (event, outcome) in batch.iter().zip(&self.outcomes) {
-            if let Some(delay) = held(*outcome) {
-                let goes = event.at.saturating_add(delay.get());
-                // What goes after the end is not seen.
-                if goes < bin.begin(BINS) {
-                    self.result.passed[bin.place(goes)] += event.cost;
-                }
+        for ((event, outcome), asked) in seen.iter().zip(&self.outcomes).zip(batch) {
+            self.result.tally.add_one(asked, *outcome);
+            let Some(delay) = held(*outcome) else { continue };
+            let goes = event.at.saturating_add(delay.get());
+            let place = if delay.is_zero() { place } else { bin.place(goes) };
+            // What goes after the end is not seen.
+            if goes < bin.begin(BINS) {
+                self.result.passed[place] += event.cost;
+            }
+            if event.client < WATCHED {
+                self.most.passed(event.client, goes, event.cost);
             }
         }
     }
@@ -181,10 +184,10 @@ impl Running {
         self.result.level.push(1.0 - remaining as f64 / capacity as f64);
     }
 
-    fn end(self, is_remembered: bool) -> Simulation {
+    fn end(self) -> Simulation {
         let (bytes, keys) = self.lane.bytes();
         Simulation {
-            most_in_window: is_remembered.then_some(self.most.most()),
+            most_in_window: self.most.most(),
             bytes_per_key: bytes as f64 / keys.max(1) as f64,
             ..self.result
         }

@@ -22,21 +22,25 @@ pub struct Tally {
 impl Tally {
     /// Adds decisions.
     pub fn add(&mut self, events: &[Event], outcomes: &[Outcome]) {
-        for (event, outcome) in events.iter().zip(outcomes) {
-            match held(*outcome) {
-                Some(delay) => {
-                    self.allowed += 1;
-                    self.allowed_cost = self.allowed_cost.saturating_add(event.cost);
-                    self.longest_wait = self.longest_wait.max(delay.get());
+        events.iter().zip(outcomes).for_each(|(event, outcome)| self.add_one(event, *outcome));
+    }
+
+    /// Adds a decision.
+    #[inline]
+    pub(crate) fn add_one(&mut self, event: &Event, outcome: Outcome) {
+        match held(outcome) {
+            Some(delay) => {
+                self.allowed += 1;
+                self.allowed_cost = self.allowed_cost.saturating_add(event.cost);
+                self.longest_wait = self.longest_wait.max(delay.get());
+            }
+            None => {
+                self.denied += 1;
+                let client = event.client as usize;
+                if client >= self.denied_of.len() {
+                    self.denied_of.resize(client + 1, 0);
                 }
-                None => {
-                    self.denied += 1;
-                    let client = event.client as usize;
-                    if client >= self.denied_of.len() {
-                        self.denied_of.resize(client + 1, 0);
-                    }
-                    self.denied_of[client] += 1;
-                }
+                self.denied_of[client] += 1;
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use tollgate_policy::quantity;
 
-use super::{Group, MOST_CLIENTS, Pattern, Scenario};
+use super::{Group, MOST_CLIENTS, MOST_GROUPS, Pattern, Scenario};
 use crate::LabError;
 use crate::algorithms::Limit;
 
@@ -116,6 +116,9 @@ pub fn read_scenario(file: &Path) -> Result<Scenario, LabError> {
     }
     if groups.is_empty() {
         return Err(refused("`clients` has nobody in it".to_owned()));
+    }
+    if groups.len() > MOST_GROUPS {
+        return Err(refused(format!("`clients` has {} groups, and {MOST_GROUPS} is the most", groups.len())));
     }
     for group in &groups {
         let others = groups.iter().filter(|other| other.name == group.name);

@@ -3,8 +3,6 @@
 mod built_in;
 mod file;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::collections::HashMap;
 
 use crate::algorithms::{Event, Limit};
@@ -12,6 +10,9 @@ use crate::random::Random;
 
 pub use self::built_in::{BUILT_IN, built_in};
 pub use self::file::read_scenario;
+
+/// The most groups of clients in a scenario.
+pub(crate) const MOST_GROUPS: usize = 64;
 
 /// The most clients of a scenario.
 pub(crate) const MOST_CLIENTS: u64 = 10_000_000;
@@ -233,38 +234,46 @@ impl Iterator for Arrivals {
     }
 }
 
-/// Groups together, in the order of their times; of the same time, in the order of groups.
+/// Groups together, in the order of their times; of the same time, in the order of groups. There are few, so that to look at each
+/// is the fastest way.
 struct Merged {
     groups: Vec<Arrivals>,
-    next: BinaryHeap<Reverse<(u64, usize)>>,
-    heads: Vec<Option<Event>>,
+    heads: Vec<Event>, // the next of each
 }
 
 impl Merged {
-    fn new(mut groups: Vec<Arrivals>) -> Self {
-        let heads: Vec<Option<Event>> = groups.iter_mut().map(Iterator::next).collect();
-        let next = heads
-            .iter()
-            .enumerate()
-            .filter_map(|(group, head)| Some(Reverse(((*head)?.at, group))))
-            .collect();
-        Self { groups, next, heads }
+    fn new(groups: Vec<Arrivals>) -> Self {
+        let mut merged = Self { groups: Vec::new(), heads: Vec::new() };
+        for mut group in groups {
+            if let Some(head) = group.next() {
+                merged.heads.push(head);
+                merged.groups.push(group);
+            }
+        }
+        merged
     }
 }
 
 impl Iterator for Merged {
     type Item = Event;
 
+    #[inline]
     fn next(&mut self) -> Option<Event> {
-        let mut first = self.next.peek_mut()?;
-        let group = first.0.1;
-        let event = self.heads[group].take();
-        self.heads[group] = self.groups[group].next();
-        match self.heads[group] {
-            Some(head) => first.0.0 = head.at,
-            None => drop(std::collections::binary_heap::PeekMut::pop(first)),
+        let mut first = 0;
+        for group in 1..self.heads.len() {
+            if self.heads[group].at < self.heads[first].at {
+                first = group;
+            }
         }
-        event
+        let event = *self.heads.get(first)?;
+        match self.groups[first].next() {
+            Some(head) => self.heads[first] = head,
+            None => {
+                self.heads.remove(first);
+                self.groups.remove(first);
+            }
+        }
+        Some(event)
     }
 }
 

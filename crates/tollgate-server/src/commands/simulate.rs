@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tollgate_lab::cloudflare::{self, Comparison, Errors, Trial};
 use tollgate_lab::scenario::{BUILT_IN, Scenario, built_in, read_scenario};
-use tollgate_lab::{Name, Progress, Simulated, Simulation, plot, simulate};
+use tollgate_lab::{Name, Progress, Simulated, Simulation, WATCHED, plot, simulate};
 use tollgate_policy::quantity::duration_text;
 
 use super::lab::{Bar, count, counted, duration, grouped, percent, span, write};
@@ -121,8 +121,8 @@ fn scenario(options: &Simulate) -> Result<Scenario, String> {
     Ok(scenario)
 }
 
-fn overshoot(lane: &Simulation, limit: u64) -> Option<u64> {
-    lane.most_in_window.map(|most| most.saturating_sub(limit))
+const fn overshoot(lane: &Simulation, limit: u64) -> u64 {
+    lane.most_in_window.saturating_sub(limit)
 }
 
 fn results(scenario: &Scenario, simulated: &Simulated) -> Value {
@@ -149,14 +149,12 @@ fn results(scenario: &Scenario, simulated: &Simulated) -> Value {
 
 /// What became of the requests of each group of clients.
 fn groups(scenario: &Scenario, simulated: &Simulated, lane: &Simulation) -> Map<String, Value> {
-    let sum = |values: &[u64], range: &std::ops::Range<u32>| -> u64 {
-        values.iter().skip(range.start as usize).take(range.len()).sum()
-    };
-    let group = |(name, range): (&str, std::ops::Range<u32>)| {
-        let (requests, denied) = (sum(&simulated.requests_of, &range), sum(&lane.tally.denied_of, &range));
+    let ranges = scenario.ranges().into_iter().zip(&simulated.requests_of);
+    let group = |((name, range), requests): ((&str, std::ops::Range<u32>), &u64)| {
+        let denied: u64 = lane.tally.denied_of.iter().skip(range.start as usize).take(range.len()).sum();
         (name.to_owned(), json!({"requests": requests, "denied": denied}))
     };
-    scenario.ranges().into_iter().map(group).collect()
+    ranges.map(group).collect()
 }
 
 fn told(scenario: &Scenario, simulated: &Simulated) -> String {
@@ -175,19 +173,21 @@ fn told(scenario: &Scenario, simulated: &Simulated) -> String {
     let header = ["ALGORITHM", "ADMITTED", "DENIED", "", &most, "OVERSHOOT", "LONGEST HELD", "BYTES A KEY"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for lane in &simulated.lanes {
-        let told = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), grouped);
         rows.push(vec![
             lane.name.to_string(),
             grouped(lane.tally.allowed),
             grouped(lane.tally.denied),
             percent(lane.tally.denied, simulated.requests),
-            told(lane.most_in_window),
-            told(overshoot(lane, scenario.limit.limit)),
+            grouped(lane.most_in_window),
+            grouped(overshoot(lane, scenario.limit.limit)),
             span(lane.tally.longest_wait),
             format!("{:.0}", lane.bytes_per_key),
         ]);
     }
     text.push_str(&table(&rows));
+    if scenario.clients() > u64::from(WATCHED) && !scenario.is_global {
+        text.push_str(&format!("(most and overshoot: of the first {} clients)\n", grouped(WATCHED.into())));
+    }
     if scenario.ranges().len() > 1 {
         text.push_str(&format!("\ndenied, by group\n{}", table(&by_group(scenario, simulated))));
     }
