@@ -35,6 +35,7 @@ struct Drawing<'d> {
     bin: u64,
     arrivals: &'d [u64],
     lanes: Vec<LaneDrawn<'d>>,
+    whose: &'static str, // the level that is drawn
 }
 
 const fn colour(name: Name) -> &'static str {
@@ -80,6 +81,7 @@ pub fn simulated(scenario: &Scenario, simulated: &Simulated) -> String {
         bin: scenario.duration.div_ceil(BINS as u64).max(1),
         arrivals: &simulated.arrivals,
         lanes: lanes.collect(),
+        whose: if scenario.is_global { "" } else { " (first client)" },
     }
     .draw()
 }
@@ -104,6 +106,7 @@ pub fn replayed(replayed: &Replayed, heading: &str) -> String {
         bin: replayed.arrivals.width,
         arrivals: &replayed.arrivals.bins,
         lanes: lanes.collect(),
+        whose: "",
     }
     .draw()
 }
@@ -119,6 +122,8 @@ impl Drawing<'_> {
         text(&mut svg, (24.0, 34.0), "font-size=\"18\" font-weight=\"600\" fill=\"#0f172a\"", &self.title);
         text(&mut svg, (24.0, 55.0), "font-size=\"12.5\" fill=\"#475569\"", &self.about);
         self.legend(&mut svg);
+        // The same in every lane, so that it stands here once.
+        let _ = writeln!(svg, "<defs><path id=\"came\" d=\"{}\"/></defs>", self.area(self.arrivals, 0.0));
         for (place, lane) in self.lanes.iter().enumerate() {
             self.lane(&mut svg, HEAD + place as f64 * (LANE + GAP), lane);
         }
@@ -145,12 +150,8 @@ impl Drawing<'_> {
                 x + 14.0,
                 y1 = y - 4.0
             );
-            text(
-                svg,
-                (x + 20.0, y),
-                "font-size=\"11.5\" fill=\"#475569\"",
-                "how much of the limit is used up (first client)",
-            );
+            let words = format!("how much of the limit is used up{}", self.whose);
+            text(svg, (x + 20.0, y), "font-size=\"11.5\" fill=\"#475569\"", &words);
             x += 232.0;
         }
         text(svg, (x + 84.0, y), "font-size=\"11.5\" fill=\"#94a3b8\"", "heights go by the square root");
@@ -162,19 +163,17 @@ impl Drawing<'_> {
         for (place, note) in lane.notes.iter().enumerate() {
             text(svg, (24.0, top + 37.0 + 17.0 * place as f64), "font-size=\"11.5\" fill=\"#475569\"", note);
         }
-        let most = self.arrivals.iter().chain(lane.passed).copied().max().unwrap_or(0).max(1);
-        let rate = most as f64 * 1e9 / self.bin as f64;
+        let rate = self.most() as f64 * 1e9 / self.bin as f64;
         let _ = writeln!(
             svg,
             "<rect x=\"{LEFT}\" y=\"{top}\" width=\"{}\" height=\"{LANE}\" fill=\"#f8fafc\"/>",
             WIDTH - LEFT - RIGHT
         );
-        let area = |values: &[u64]| self.area(values, most, bottom);
-        let _ = writeln!(svg, "<path d=\"{}\" fill=\"#cbd5e1\"/>", area(self.arrivals));
+        let _ = writeln!(svg, "<use href=\"#came\" transform=\"translate(0 {bottom})\" fill=\"#cbd5e1\"/>");
         let _ = writeln!(
             svg,
             "<path d=\"{}\" fill=\"{}\" fill-opacity=\"0.85\"/>",
-            area(lane.passed),
+            self.area(lane.passed, bottom),
             lane.colour
         );
         if !lane.level.is_empty() {
@@ -194,12 +193,19 @@ impl Drawing<'_> {
         text(svg, (LEFT - 6.0, bottom), end, "0");
     }
 
+    /// The most in any bin, of anything.
+    fn most(&self) -> u64 {
+        let passed = self.lanes.iter().flat_map(|lane| lane.passed);
+        self.arrivals.iter().chain(passed).copied().max().unwrap_or(0).max(1)
+    }
+
     fn x(&self, nanos: f64) -> f64 {
         LEFT + (WIDTH - LEFT - RIGHT) * (nanos / self.duration as f64).min(1.0)
     }
 
     /// Steps from bin to bin, down to the base line at both ends. Equal bins make one step.
-    fn area(&self, values: &[u64], most: u64, bottom: f64) -> String {
+    fn area(&self, values: &[u64], bottom: f64) -> String {
+        let most = self.most();
         // By the square root, lest ten a second vanish beside a thousand.
         let y = |value: u64| bottom - LANE * (value as f64 / most as f64).sqrt();
         let mut path = format!("M{LEFT} {bottom:.1}");

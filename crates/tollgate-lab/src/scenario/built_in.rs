@@ -94,7 +94,7 @@ pub fn built_in(name: &str) -> Option<Scenario> {
         "noisy-neighbour" => scenario(
             limit(1000, 10),
             120,
-            vec![group("quiet", 10, (0, 120), random(5.0)), group("noisy", 1, (30, 90), random(500.0))],
+            vec![group("quiet", 10, (0, 120), random(5.0)), group("noisy", 1, (30, 90), random(909.0))],
         ),
         _ => {
             let at = [30, 31, 33, 37, 45].map(|second| second * SECOND).to_vec();
