@@ -9,12 +9,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tollgate_core::{Algorithm, Rate, Tat, Timestamp, TokenBucket};
-use tollgate_policy::normal_path;
+use tollgate_policy::{Policy, normal_path};
 
 use crate::LabError;
 use crate::algorithms::{Event, token_bucket};
 use crate::clients::Clients;
 use crate::log::{Counts, Entry, Logs, Progress};
+use crate::policy_replay::client_address;
 use crate::tally::Tally;
 
 /// Rates are tried that are sustained over so long.
@@ -52,6 +53,8 @@ pub struct Advice {
     pub groups: Vec<GroupAdvice>,
     /// Groups that are left out, because there are others with more requests.
     pub left_out: usize,
+    /// The attribute of a policy by which clients are told apart as they were here.
+    pub key: String,
 }
 
 /// What is suggested for a group.
@@ -69,6 +72,8 @@ pub struct GroupAdvice {
     pub tried: Vec<Suggestion>,
     /// The one that is suggested.
     pub best: Suggestion,
+    /// Whether the log is long enough for it.
+    pub is_long_enough: bool,
 }
 
 /// What clients had at most within a time: half of them no more than `p50`, and so on.
@@ -123,12 +128,19 @@ pub fn advise(
 ) -> Result<Advice, LabError> {
     let (mut clients, mut names) = (Clients::default(), Clients::default());
     let mut events: HashMap<u32, Vec<Event>> = HashMap::new(); // by group
-    let mut name = Vec::new();
+    let (mut name, mut key) = (Vec::new(), None);
+    let client_ip = Policy::default().identity.client_ip;
     let counts = logs.read(progress, &mut |entry| {
         name.clear();
+        let key = key.get_or_insert_with(|| entry.client_name().to_owned());
         if grouping.name(&entry, &mut name) {
-            let event =
-                Event { at: entry.at, cost: entry.cost.unwrap_or(1), client: clients.number(entry.client()) };
+            // As a policy tells them apart, for it is a policy that is suggested.
+            let text = String::from_utf8_lossy(entry.client());
+            let client = match key.as_str() {
+                "ip" => clients.number(client_address(&client_ip, &text).as_bytes()),
+                _ => clients.number(text.as_bytes()),
+            };
+            let event = Event { at: entry.at, cost: entry.cost.unwrap_or(1), client };
             events.entry(names.number(&name)).or_default().push(event);
         }
         ControlFlow::Continue(())
@@ -148,7 +160,8 @@ pub fn advise(
         }));
     }
     let groups = groups.into_iter().map(|(group, events)| of_group(group, events, untouched));
-    Ok(Advice { counts, groups: groups.collect::<Result<_, LabError>>()?, left_out })
+    let key = key.unwrap_or_default();
+    Ok(Advice { counts, groups: groups.collect::<Result<_, LabError>>()?, left_out, key })
 }
 
 impl Grouping {
@@ -169,12 +182,22 @@ impl Grouping {
         if *self == Self::Route && is_there {
             let path = normal_path(&String::from_utf8_lossy(name)).into_owned();
             let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-            // A star would be read as any letters.
-            is_there = path.starts_with('/') && !first.contains('*');
+            is_there = path.starts_with('/');
             *name = format!("/{first}").into_bytes();
         }
-        is_there
+        is_there && std::str::from_utf8(name).is_ok_and(can_be_matched)
     }
+}
+
+/// Whether a policy file can match a value: a star would stand for any letters, `${` for a variable of the environment, and some
+/// letters cannot stand in YAML.
+fn can_be_matched(value: &str) -> bool {
+    let is_odd = |c: char| {
+        c.is_control()
+            || matches!(c, '*' | '\u{feff}' | '\u{fffd}'..='\u{ffff}')
+            || c as u32 & 0xfffe == 0xfffe
+    };
+    !value.contains("${") && !value.contains(is_odd)
 }
 
 fn of_group(group: String, mut events: Vec<Event>, untouched: f64) -> Result<GroupAdvice, LabError> {
@@ -182,8 +205,9 @@ fn of_group(group: String, mut events: Vec<Event>, untouched: f64) -> Result<Gro
     let clients: Vec<&[Event]> = events.chunk_by(|one, next| one.client == next.client).collect();
     let start = events.iter().map(|event| event.at).min().unwrap_or(0);
     let span = events.iter().map(|event| event.at).max().unwrap_or(0) - start;
-    // Those who may be denied something.
-    let spared = ((1.0 - untouched) * clients.len() as f64).floor() as usize;
+    // Those who may be denied something; a share of a thousandth is written as a float that is a little less.
+    let spared = ((1.0 - untouched) * clients.len() as f64 + 1e-6).floor() as usize;
+    let spared = spared.min(clients.len() - 1);
     let (mut seen, mut tried) = (Vec::new(), Vec::new());
     for (place, within) in WINDOWS.into_iter().enumerate() {
         let is_longer_than_log = within.as_nanos() > u128::from(span.max(1));
@@ -211,11 +235,13 @@ fn of_group(group: String, mut events: Vec<Event>, untouched: f64) -> Result<Gro
     }
     let is_often = |tried: &Suggestion| tried.rate.period().as_nanos() * OFTEN <= u128::from(span);
     let often = tried.iter().copied().filter(is_often);
-    let best = often.min_by_key(|tried| (tried.in_a_minute(), tried.burst)).or(tried.first().copied());
+    let best = often.min_by_key(|tried| (tried.in_a_minute(), tried.burst));
+    let is_long_enough = best.is_some();
+    let best = best.or(tried.first().copied());
     let best =
         best.ok_or_else(|| LabError::Asked(format!("no bucket can hold what group `{group}` asked for")))?;
     let (requests, clients) = (events.len() as u64, clients.len() as u64);
-    Ok(GroupAdvice { group, requests, clients, seen, tried, best })
+    Ok(GroupAdvice { group, requests, clients, seen, tried, best, is_long_enough })
 }
 
 /// Where a share of sorted values ends.

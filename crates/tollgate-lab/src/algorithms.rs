@@ -91,6 +91,9 @@ pub trait Lane {
     fn bytes(&self) -> (usize, usize);
 }
 
+/// The largest limit of which an exact log is kept here: 8 bytes for each unit of it and client.
+pub const LARGEST_LOG: u64 = 50_000_000;
+
 /// A new lane. Windows begin with those of the wall clock, which is `start` at the beginning.
 ///
 /// # Errors

@@ -11,6 +11,9 @@ use tollgate_policy::{Engine, Policy, Request, StoreSettings, Verdict, normal_pa
 
 use crate::LabError;
 
+/// The latest time of a test, in nanoseconds: a hundred years.
+const LATEST: u64 = 100 * 365 * 86_400 * 1_000_000_000;
+
 /// The most requests that one line of a test stands for.
 const MOST_TIMES: u64 = 1_000_000;
 
@@ -74,12 +77,15 @@ pub fn run_cases(policy: &Policy, file: &Path) -> Result<Outcomes, LabError> {
     let text =
         std::fs::read_to_string(file).map_err(|error| LabError::Read { file: file.to_owned(), error })?;
     let refused = |why: String| LabError::Asked(format!("{}: {why}", file.display()));
-    let read: CasesFile = serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    let read: CasesFile = serde_saphyr::from_str(&text).map_err(|error| LabError::yaml(file, &error))?;
     if read.tests.is_empty() {
         return Err(refused("`tests` has none in it".to_owned()));
     }
     let policy = Policy { store: StoreSettings::default(), ..policy.clone() };
     let mut outcomes = Outcomes::default();
+    if let Some(empty) = read.tests.iter().find(|case| case.requests.is_empty()) {
+        return Err(refused(format!("test `{}` has no requests", empty.name)));
+    }
     for case in read.tests {
         let mut running = Running::new(&policy)?;
         let mut failed = None;
@@ -129,6 +135,9 @@ impl Running {
             (None, Some(after)) => self.now.saturating_add(nanos(after)?),
             (None, None) => self.now,
         };
+        if self.now > LATEST {
+            return Err("a test takes a hundred years at the most".to_owned());
+        }
         if !(1..=MOST_TIMES).contains(&step.times) {
             return Err(format!("`times` is 1 to {MOST_TIMES}"));
         }

@@ -1,6 +1,6 @@
 //! Why the lab cannot do what it was asked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tollgate_core::RuleError;
 use tollgate_policy::EngineError;
@@ -46,4 +46,13 @@ pub enum LabError {
     /// The policy cannot be put in force.
     #[error(transparent)]
     Engine(#[from] EngineError),
+}
+
+impl LabError {
+    /// A file that is not what it should be, as the parser of YAML tells it.
+    pub(crate) fn yaml(file: &Path, error: &serde_saphyr::Error) -> Self {
+        let name = file.display().to_string();
+        let told = error.to_string().replace("<input>", &name);
+        Self::Asked(if told.contains(&name) { told } else { format!("{name}: {told}") })
+    }
 }

@@ -49,22 +49,20 @@ pub(crate) fn in_order<X: Copy, C: Consumer<X>>(
     fresh: &mut dyn FnMut(u64) -> Result<C, LabError>,
 ) -> Result<(C, Seen), LabError> {
     let (clients, times) = (Clients::default(), Times::default());
-    let mut reader = Reader { keep, clients, client: Vec::new(), times, is_recorded: true };
+    let mut reader = Reader { keep, clients, client: Vec::new(), times, is_recorded: true, back: 0 };
     let mut stream: Option<C> = None;
-    if !can_restart {
+    if !can_restart || !logs.can_be_read_again() {
         return all_sorted(logs, reader, progress, fresh);
     }
     let (mut events, mut known) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-    let mut last = 0;
     let mut failed = None;
     let mut is_ordered = true;
     let counts = logs.read(progress, &mut |entry| {
-        is_ordered = entry.at >= last || entry.recorded().is_some();
+        let (event, more) = reader.read(&entry);
+        is_ordered = reader.is_ordered();
         if !is_ordered {
             return ControlFlow::Break(());
         }
-        last = entry.at;
-        let (event, more) = reader.read(&entry);
         events.push(event);
         known.push(more);
         if events.len() < BATCH {
@@ -83,7 +81,9 @@ pub(crate) fn in_order<X: Copy, C: Consumer<X>>(
         return Ok((consumer, reader.seen(counts, false)));
     }
     drop(stream);
-    all_sorted(logs, reader, progress, fresh)
+    let Reader { keep, clients, .. } = reader;
+    let (client, times) = (Vec::new(), Times::default());
+    all_sorted(logs, Reader { keep, clients, client, times, is_recorded: true, back: 0 }, progress, fresh)
 }
 
 fn all_sorted<X: Copy, C: Consumer<X>>(
@@ -97,7 +97,7 @@ fn all_sorted<X: Copy, C: Consumer<X>>(
         all.push(reader.read(&entry));
         ControlFlow::Continue(())
     })?;
-    let is_sorted = !reader.is_recorded && !all.is_sorted_by_key(|(event, _)| event.at);
+    let is_sorted = !reader.is_ordered();
     if is_sorted {
         all.sort_by_key(|(event, _)| event.at); // a stable sort
     }
@@ -131,13 +131,20 @@ struct Reader<'k, X> {
     client: Vec<u8>,
     times: Times,
     is_recorded: bool, // all of it, by the service
+    back: u64,         // the furthest that a time was before the latest, so far
 }
 
 /// What the service has recorded stands in the order in which it was decided. Requests that came at about the same moment may have
-/// been decided by times the other way round, so that the first is not quite the earliest.
+/// been decided by times the other way round, so that the first is not quite the earliest. Times that are further apart are of
+/// records that were put together in the wrong order.
 const RECORDED_BEFORE: u64 = 60_000_000_000;
 
 impl<X> Reader<'_, X> {
+    /// Whether requests stand in the order in which they are to be decided.
+    const fn is_ordered(&self) -> bool {
+        self.back <= if self.is_recorded { RECORDED_BEFORE } else { 0 }
+    }
+
     /// The time from which on times are counted.
     const fn start(&self, first: u64) -> u64 {
         if self.is_recorded { first.saturating_sub(RECORDED_BEFORE) } else { first }
@@ -146,6 +153,7 @@ impl<X> Reader<'_, X> {
     fn read(&mut self, entry: &Entry<'_>) -> (Event, X) {
         self.client.clear();
         let known = self.keep.keep(entry, &mut self.client);
+        self.back = self.back.max(self.times.last.saturating_sub(entry.at));
         self.times.add(entry.at);
         self.is_recorded &= entry.recorded().is_some();
         let client = self.clients.number(&self.client);
@@ -154,13 +162,9 @@ impl<X> Reader<'_, X> {
 
     fn seen(self, counts: Counts, is_sorted: bool) -> Seen {
         let Times { first, last, resolution } = self.times;
-        Seen {
-            counts,
-            clients: self.clients,
-            is_sorted,
-            span: (first, last),
-            resolution: resolution.unwrap_or(1),
-        }
+        // A few times may all be full minutes by chance.
+        let resolution = resolution.filter(|_| counts.requests >= TOLD_BY).unwrap_or(1);
+        Seen { counts, clients: self.clients, is_sorted, span: (first, last), resolution }
     }
 }
 
@@ -172,7 +176,11 @@ struct Times {
     resolution: Option<u64>, // the largest of these of which all were multiples
 }
 
-const RESOLUTIONS: [u64; 7] = [60_000_000_000, 1_000_000_000, 1_000_000, 1000, 100, 10, 1];
+const RESOLUTIONS: [u64; 11] =
+    [60_000_000_000, 1_000_000_000, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
+
+/// So many requests tell how finely times are written.
+const TOLD_BY: u64 = 10;
 
 impl Default for Times {
     fn default() -> Self {

@@ -295,6 +295,9 @@ fn short(number: f64) -> String {
 }
 
 fn text(svg: &mut String, (x, y): (f64, f64), style: &str, words: &str) {
+    // Some letters cannot stand in XML, however they are written.
+    let is_odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    let words = words.replace(is_odd, "?");
     let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{words}</text>");
 }

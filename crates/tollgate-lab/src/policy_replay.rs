@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tollgate::{Clock, Nanos, Timestamp};
 use tollgate_policy::{
-    Described, Engine, Hits, LimitVerdict, Override, Policy, Request, StoreSettings, normal_path,
+    ClientIp, Described, Engine, Hits, LimitVerdict, Override, Policy, PolicyInForce, Request, StoreSettings,
+    normal_path,
 };
 
 use crate::LabError;
@@ -99,11 +100,13 @@ pub fn replay_policy(
     mut each: Option<&mut EachPolicyDecision<'_>>,
 ) -> Result<PolicyReplayed, LabError> {
     let policy = Policy { store: StoreSettings::default(), ..policy.clone() };
-    Engine::with_clock(policy.clone(), Clock::manual())?; // before the log is read
+    let engine = Engine::with_clock(policy.clone(), Clock::manual())?; // before the log is read
+    let in_force = engine.policy();
     let asked = RefCell::new(Vec::new());
     let mut keep = Attributes {
-        policy: &policy,
+        policy: &in_force,
         renamed,
+        is_there: vec![false; renamed.len()],
         asked: &asked,
         numbers: HashMap::new(),
         pairs: Vec::new(),
@@ -130,6 +133,13 @@ pub fn replay_policy(
             differences: Differences::default(),
         })
     })?;
+    if let Some((to, from)) =
+        renamed.iter().zip(&keep.is_there).find_map(|(pair, there)| (!there).then_some(pair))
+    {
+        return Err(LabError::Asked(format!(
+            "no request has a column or an attribute `{from}` to take `{to}` from"
+        )));
+    }
     let Deciding { allowed, denied, allowed_cost, limits, keys_denied, differences, .. } = deciding;
     Ok(PolicyReplayed { seen, allowed, denied, allowed_cost, limits, keys_denied, differences })
 }
@@ -176,8 +186,9 @@ struct AskedDescriptor {
 
 /// Takes of each request what the policy looks at.
 struct Attributes<'p> {
-    policy: &'p Policy,
+    policy: &'p PolicyInForce<'p>,
     renamed: &'p [(String, String)],
+    is_there: Vec<bool>, // whether a request had what each is taken from
     asked: &'p RefCell<Vec<Asked>>,
     numbers: HashMap<Box<[u8]>, u32>,
     pairs: Vec<(String, String)>,
@@ -227,24 +238,31 @@ fn write_parts(text: &mut Vec<u8>, parts: [&str; 2]) {
 impl Attributes<'_> {
     /// What the policy looks at, in the form in which the service would see it.
     fn take_attributes(&mut self, entry: &Entry<'_>) {
-        let (policy, pairs, renamed) = (self.policy, &mut self.pairs, self.renamed);
+        let (policy, pairs, renamed, is_there) =
+            (self.policy, &mut self.pairs, self.renamed, &mut self.is_there);
         let is_recorded = entry.recorded().is_some();
         entry.attributes(|name, value| {
-            let text = String::from_utf8_lossy(value);
             let mut add = |name: &str| {
+                // What the policy does not look at would make every row of a table another request.
+                if !policy.looks_at(name) {
+                    return;
+                }
+                let text = String::from_utf8_lossy(value);
                 let value = match name {
-                    _ if is_recorded => text.clone().into_owned(), // as the service saw it
+                    _ if is_recorded => text.into_owned(), // as the service saw it
                     "path" => normal_path(&text).into_owned(),
-                    "ip" => match text.parse::<IpAddr>() {
-                        Ok(address) => policy.identity.client_ip.attribute(address),
-                        Err(_) => text.clone().into_owned(), // a log may have names
-                    },
-                    _ => text.clone().into_owned(),
+                    "ip" => client_address(&policy.identity.client_ip, &text),
+                    _ => text.into_owned(),
                 };
                 pairs.push((name.to_owned(), value));
             };
             add(name);
-            renamed.iter().filter(|(_, from)| from == name).for_each(|(to, _)| add(to));
+            for ((to, from), is_there) in renamed.iter().zip(is_there.iter_mut()) {
+                if from == name {
+                    *is_there = true;
+                    add(to);
+                }
+            }
         });
     }
 
@@ -274,6 +292,11 @@ impl AskedDescriptor {
     }
 }
 
+/// A client as the service tells it apart: an address in its normal form, of IPv6 its network. A log may have names, too.
+pub(crate) fn client_address(client_ip: &ClientIp, text: &str) -> String {
+    text.parse::<IpAddr>().map_or_else(|_| text.to_owned(), |address| client_ip.attribute(address))
+}
+
 /// A policy on its way through a log.
 struct Deciding<'a, 'e> {
     engine: Engine,
@@ -293,13 +316,22 @@ impl Consumer<Known> for Deciding<'_, '_> {
         let asked = self.asked;
         let asked = asked.borrow();
         for (event, known) in events.iter().zip(known) {
-            let told = match &asked[known.asked as usize] {
-                Asked::One(attributes) => self.decide(event, known, attributes)?,
-                Asked::Together(descriptors) => self.decide_together(event, descriptors)?,
+            let (told, cost) = match &asked[known.asked as usize] {
+                Asked::One(attributes) => {
+                    let (told, cost) = self.decide(event, known, attributes)?;
+                    self.tell(event, attributes, cost, told)?;
+                    (told, cost)
+                }
+                Asked::Together(descriptors) => {
+                    let (told, cost) = self.decide_together(event, descriptors)?;
+                    let entries = descriptors.iter().flat_map(|asked| asked.entries.iter().cloned());
+                    self.tell(event, &entries.collect::<Vec<_>>(), cost, told)?;
+                    (told, cost)
+                }
             };
             if told.is_allowed {
                 self.allowed += 1;
-                self.allowed_cost = self.allowed_cost.saturating_add(event.cost);
+                self.allowed_cost = self.allowed_cost.saturating_add(cost);
             } else {
                 self.denied += 1;
             }
@@ -315,7 +347,7 @@ impl Deciding<'_, '_> {
         event: &Event,
         known: &Known,
         attributes: &[(String, String)],
-    ) -> Result<Told, LabError> {
+    ) -> Result<(Told, u64), LabError> {
         let pairs: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
         let policy = self.engine.policy();
         let request = Request { attributes: &pairs, cost: known.cost };
@@ -329,15 +361,26 @@ impl Deciding<'_, '_> {
             retry_after: verdict.retry_after().map(Nanos::get),
             delay: verdict.delay().get(),
         };
-        if let Some(each) = &mut self.each {
-            let Told { is_allowed, retry_after, delay } = told;
-            let cost = verdict.cost();
-            each(PolicyDecision { at: event.at, attributes, cost, is_allowed, retry_after, delay })?;
-        }
-        Ok(told)
+        Ok((told, verdict.cost()))
     }
 
-    fn decide_together(&mut self, event: &Event, descriptors: &[AskedDescriptor]) -> Result<Told, LabError> {
+    fn tell(
+        &mut self,
+        event: &Event,
+        attributes: &[(String, String)],
+        cost: u64,
+        told: Told,
+    ) -> Result<(), LabError> {
+        let Told { is_allowed, retry_after, delay } = told;
+        let decision = PolicyDecision { at: event.at, attributes, cost, is_allowed, retry_after, delay };
+        self.each.as_mut().map_or(Ok(()), |each| each(decision))
+    }
+
+    fn decide_together(
+        &mut self,
+        event: &Event,
+        descriptors: &[AskedDescriptor],
+    ) -> Result<(Told, u64), LabError> {
         let pairs: Vec<Vec<(&str, &str)>> = descriptors
             .iter()
             .map(|asked| asked.entries.iter().map(|(name, value)| (&**name, &**value)).collect())
@@ -354,11 +397,13 @@ impl Deciding<'_, '_> {
         for limit in &summary.limits {
             note(&mut self.limits, &mut self.keys_denied, limit);
         }
-        Ok(Told {
+        let told = Told {
             is_allowed: summary.outcome.is_allowed(),
             retry_after: summary.retry_after().map(Nanos::get),
             delay: summary.outcome.delay().get(),
-        })
+        };
+        let cost = together.answers.iter().map(|answer| answer.verdict.cost()).max().unwrap_or(0);
+        Ok((told, cost))
     }
 
     fn compare(&mut self, event: &Event, known: &Known, told: Told) {

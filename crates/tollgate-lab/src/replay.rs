@@ -3,7 +3,7 @@
 use tollgate_core::Outcome;
 
 use crate::LabError;
-use crate::algorithms::{Event, Lane, Limit, Name, held, lane};
+use crate::algorithms::{Event, LARGEST_LOG, Lane, Limit, Name, held, lane};
 use crate::log::{Entry, Logs, Progress};
 use crate::ordered::{Consumer, Keep, Seen, in_order};
 use crate::series::Series;
@@ -50,6 +50,14 @@ pub fn replay(
     mut each: Option<(Name, &mut EachDecision<'_>)>,
 ) -> Result<Replayed, LabError> {
     for name in algorithms {
+        if *name == Name::SlidingLog && limit.limit > LARGEST_LOG {
+            return Err(LabError::Asked(format!(
+                "an exact log of {} would take {} MB for a client; {LARGEST_LOG} is the most. Name the algorithms that you want, by \
+                 --algorithm",
+                limit.limit,
+                limit.limit / 125_000
+            )));
+        }
         lane(*name, limit, 0)?; // before the log is read
     }
     let can_restart = each.is_none();

@@ -41,7 +41,7 @@ const LINE: &str = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\"
 fn blank_lines_are_neither_requests_nor_malformed() {
     let text = format!("\n{LINE}  \n\t\r\n{LINE}not a line\n{LINE}\n\n");
     assert_eq!(counts(&text, by_client()).unwrap(), (3, 1, 2));
-    let table = "\n\nip,ts\n\na,1\n \na,2\r\n\r\n,,\n";
+    let table = "\n \t\nip,ts\n\na,1\n \na,2\r\n\r\n,,\n";
     assert_eq!(counts(table, by_client()).unwrap(), (2, 1, 2));
 }
 
@@ -96,7 +96,69 @@ fn columns_can_be_named() {
 #[test]
 fn a_row_may_go_over_several_lines() {
     let text = "ip,ts,agent\na,1,\"one\ntwo\nthree\"\na,2,x\na,3,\"never\nclosed\n";
-    assert_eq!(counts(text, by_client()).unwrap(), (2, 1, 2));
+    assert_eq!(counts(text, by_client()).unwrap(), (2, 2, 2));
+}
+
+/// One quote that nobody closes does not swallow what comes after it, and is not looked for without end.
+#[test]
+fn a_stray_quote_costs_its_own_line_only() {
+    let row = |number: usize| match number {
+        10 => "a,11,\"bad\n".to_owned(),
+        3000 => "a,3001,\"fine, and quoted\"\n".to_owned(),
+        number => format!("a,{},x\n", number + 1),
+    };
+    let rows: String = (0..5000).map(row).collect();
+    let (requests, malformed, _) = counts(&format!("ip,ts,agent\n{rows}"), by_client()).unwrap();
+    assert_eq!((requests, malformed), (4999, 1));
+    let all_stray: String = (0..20_000).map(|number| format!("a,{number},\"\n")).collect();
+    let (requests, malformed, _) =
+        counts(&format!("ip,ts,agent\n{all_stray}a,20000,x\n"), by_client()).unwrap();
+    // Two of them are one row with a line in it, and so on.
+    assert!(requests + 2 * malformed >= 10_000, "{requests} {malformed}");
+}
+
+#[test]
+fn what_editors_put_before_a_file_is_overlooked() {
+    let text = format!("\u{feff}{LINE}{LINE}{LINE}");
+    assert_eq!(counts(&text, by_client()).unwrap(), (3, 0, 2));
+    let record = "\u{feff}{\"time\":\"1.5\",\"attributes\":{\"user\":\"a\"},\"cost\":1,\"allowed\":true}\n";
+    assert_eq!(counts(record, by_client()).unwrap(), (1, 0, 1));
+}
+
+#[test]
+fn many_malformed_lines_before_the_first_are_counted() {
+    let text = format!("{}{LINE}", "a line, which is none\n".repeat(1000));
+    assert_eq!(counts(&text, by_client()).unwrap(), (1, 1000, 1));
+}
+
+fn record(at: u64) -> String {
+    format!("{{\"time\":\"{at}.000000000\",\"attributes\":{{\"user\":\"a\"}},\"cost\":1,\"allowed\":true}}\n")
+}
+
+/// Records stay in the order in which they were decided, unless that cannot be the order.
+#[test]
+fn records_in_the_wrong_order_are_sorted() {
+    let all = |times: &[u64]| {
+        let text: String = times.iter().map(|at| record(*at)).collect();
+        let replayed = replayed(&[text.as_bytes()], by_client()).unwrap();
+        (replayed.seen.is_sorted, replayed.lanes[2].tally.allowed)
+    };
+    assert_eq!(all(&[1000, 1010, 1005, 1011]), (false, 2));
+    assert_eq!(all(&[1000, 820, 821, 822]), (true, 3));
+    let mixed = replayed(&[LINE.as_bytes(), record(1000).as_bytes()], by_client()).unwrap();
+    assert_eq!((mixed.seen.is_sorted, mixed.seen.counts.requests), (true, 2));
+}
+
+#[test]
+fn a_log_of_units_that_would_take_all_memory_is_refused() {
+    let directory = Directory::new();
+    let file = directory.path().join("log");
+    std::fs::write(&file, "ts\n1\n").unwrap();
+    let logs = Logs { files: vec![file], options: global() };
+    let limit = Limit { limit: 2_000_000_000, window: Duration::from_secs(86_400) };
+    let error = replay(&logs, limit, &Name::ALL, &mut |_| {}, None).unwrap_err().to_string();
+    assert!(error.contains("16000 MB") && error.contains("--algorithm"), "{error}");
+    assert!(replay(&logs, limit, &[Name::TokenBucket, Name::FixedWindow], &mut |_| {}, None).is_ok());
 }
 
 #[test]
@@ -120,12 +182,14 @@ fn times_tell_how_finely_they_are_written() {
     for (times, resolution) in [
         (["60", "120", "180"], 60_000_000_000),
         (["60", "121", "180"], 1_000_000_000),
-        (["60", "121.5", "180.25"], 1_000_000),
+        (["60", "121.5", "180.1"], 100_000_000),
+        (["60", "121.5", "180.25"], 10_000_000),
         (["60", "121.5", "180.0000001"], 100),
     ] {
-        let text = format!("ts\n{}\n", times.join("\n"));
+        let text = format!("ts\n{}\n", [times; 4].concat().join("\n"));
         assert_eq!(replayed(&[text.as_bytes()], global()).unwrap().seen.resolution, resolution, "{times:?}");
     }
+    assert_eq!(replayed(&[b"ts\n60\n"], global()).unwrap().seen.resolution, 1, "one time tells nothing");
 }
 
 #[test]

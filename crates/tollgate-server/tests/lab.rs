@@ -203,7 +203,7 @@ fn advice_on_the_shipped_logs_is_kept() {
         ("nginx-site-2022-09.log.gz", &[]),
         ("elastic-apache-2015-05.log.gz", &[]),
         ("edgar-2017-06-30.csv.gz", &[]),
-        ("azure-llm-2023-conv.csv.gz", &["--global", "--cost-column", "ContextTokens+GeneratedTokens"]),
+        ("azure-llm-2023-conv.csv.gz", &["--by", "global", "--cost-column", "ContextTokens+GeneratedTokens"]),
     ] {
         let Some(file) = shipped(log) else { return };
         for untouched in ["99.9%", "99%", "0.9", "50%"] {
@@ -212,9 +212,9 @@ fn advice_on_the_shipped_logs_is_kept() {
             let told = json_of(&[&arguments[..], &["--json"]].concat());
             let clients = told["groups"][0]["clients"].as_u64().unwrap();
             printed(&["check", text(&policy)]);
-            let costs: Vec<&str> = more.iter().copied().filter(|word| *word != "--global").collect();
+            let costs = more.get(2..).unwrap_or_default();
             let replay = ["replay", &file, "--policy", text(&policy), "--json", "--top", "1000000"];
-            let replayed = json_of(&[&replay[..], &costs].concat());
+            let replayed = json_of(&[&replay[..], costs].concat());
             let denied = replayed["most_denied"].as_array().unwrap().len() as f64;
             let share: f64 = match untouched.strip_suffix('%') {
                 Some(percent) => percent.parse::<f64>().unwrap() / 100.0,
@@ -226,6 +226,140 @@ fn advice_on_the_shipped_logs_is_kept() {
             );
             assert_eq!(told["groups"][0]["suggestion"]["denied"], replayed["denied"], "{log} {untouched}");
         }
+    }
+}
+
+/// Clients are told apart by the policy as they were when it was made.
+#[test]
+fn advice_counts_by_what_it_has_counted() {
+    let directory = Directory::new();
+    let record = |user: u64, at: u64| {
+        let attributes = json!({"user": format!("u{user}"), "ip": "10.0.0.1"});
+        format!(
+            "{}\n",
+            json!({"time": format!("{at}.5"), "attributes": attributes, "cost": 1, "allowed": true})
+        )
+    };
+    let rows =
+        |row: &dyn Fn(u64, u64) -> String| (0..300_u64).map(|at| row(at % 10, at / 10)).collect::<String>();
+    let cases: [(String, &[&str], &str); 6] = [
+        (
+            format!("client,ip,ts\n{}", rows(&|client, at| format!("c{client},10.0.0.1,{at}\n"))),
+            &[],
+            "client",
+        ),
+        (format!("host,ts\n{}", rows(&|client, at| format!("h{client},{at}\n"))), &[], "ip"),
+        (
+            format!("Foo,ip,ts\n{}", rows(&|client, at| format!("c{client},10.0.0.1,{at}\n"))),
+            &["--client-column", "foo"],
+            "Foo",
+        ),
+        (rows(&record), &[], "user"),
+        (
+            rows(&|client, at| format!("10.0.0.1 - u{client} [{at}] \"GET / HTTP/1.1\" 200 5\n")),
+            &["--client-column", "user"],
+            "user",
+        ),
+        (format!("ip,ts\n{}", rows(&|client, at| format!("2001:db8::{client},{at}\n"))), &[], "ip"),
+    ];
+    for (text_of_log, more, key) in cases {
+        let log = directory.write("log", &text_of_log);
+        let policy = directory.write("suggested.yaml", &printed(&[&["advise", text(&log)], more].concat()));
+        let written = std::fs::read_to_string(&policy).unwrap();
+        assert!(written.contains(&format!("key: [\"{key}\"]")), "{written}");
+        let told = json_of(&["replay", text(&log), "--policy", text(&policy), "--json"]);
+        assert_eq!((&told["requests"], &told["denied"]), (&json!(300), &json!(0)), "{key}: {written}");
+    }
+}
+
+#[test]
+fn advice_on_odd_names_is_a_policy_that_check_accepts() {
+    let directory = Directory::new();
+    let odd =
+        ["*", "b*", "${HOME}", "${NOPE}", "\u{7f}", "\u{fffe}", "a: b", "#c", "'", "é", "-", "[x]", "~"];
+    let rows: String = odd.iter().map(|name| format!("a,1,{name}\n")).collect();
+    let log = directory.write("log.csv", &format!("ip,ts,group\n{rows}a,1,\"quoted \"\"x\"\"\"\n"));
+    let policy = directory.write("suggested.yaml", &printed(&["advise", text(&log), "--group", "group"]));
+    let table = printed(&["check", text(&policy)]);
+    assert!(table.contains("8 limits"), "{table}"); // those that a policy could not match are left out
+    let told = json_of(&["replay", text(&log), "--policy", text(&policy), "--json"]);
+    assert_eq!(told["denied"], 0, "{told}");
+    for untouched in ["0", "0%", "100%", "1"] {
+        printed(&["advise", text(&log), "--untouched", untouched]);
+    }
+}
+
+/// A share may be written either way.
+#[test]
+fn advice_takes_a_share_and_a_percentage_for_the_same() {
+    let directory = Directory::new();
+    let rows: String = (0..1000).map(|client| format!("c{client},1\n")).collect();
+    let log = directory.write("log.csv", &format!("ip,ts\n{rows}{}", "busy,1\n".repeat(50)));
+    let suggested = |untouched: &str| {
+        json_of(&["advise", text(&log), "--untouched", untouched, "--json"])["groups"].clone()
+    };
+    assert_eq!(suggested("99.9%"), suggested("0.999"));
+    assert_eq!(suggested("99.9%")[0]["suggestion"]["clients_denied"], 1);
+}
+
+/// What comes through a pipe comes once.
+#[test]
+fn an_unordered_log_from_a_pipe_is_replayed_whole() {
+    use std::io::Write as _;
+    let rows: String = (0..20_000_u64).map(|at| format!("a,{}\n", if at == 5000 { 1 } else { at })).collect();
+    let mut command = std::process::Command::new(service::TOLLGATE);
+    command.args(["replay", "/dev/stdin", "--limit", "10", "--window", "60s", "--json"]);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(format!("ip,ts\n{rows}").as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["requests"], &told["malformed"]), (&json!(20_000), &json!(0)));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("sorted"));
+}
+
+#[test]
+fn a_full_or_closed_output_is_no_panic() {
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else { return };
+    for command in [&["simulate"][..], &["simulate", "--json"]] {
+        let output = std::process::Command::new(service::TOLLGATE)
+            .args(command)
+            .stdout(full.try_clone().unwrap())
+            .output()
+            .unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.starts_with("standard output: "), "{told}");
+    }
+}
+
+#[test]
+fn what_a_policy_says_of_costs_is_told() {
+    let directory = Directory::new();
+    let log = directory.write("log", "a - - [1] \"POST / HTTP/1.1\" 200 5\n");
+    let policy = directory.write(
+        "policy.yaml",
+        "costs: [{ match: { method: POST }, cost: 10 }]\nlimits: [{ name: l, key: [ip], token_bucket: { rate: 1/s, burst: 20 } }]\n",
+    );
+    let told = json_of(&["replay", text(&log), "--policy", text(&policy), "--json"]);
+    assert_eq!(told["allowed_cost"], 10);
+    let error = refused(&["replay", text(&log), "--policy", text(&policy), "--attribute", "tenant=nope"]);
+    assert!(error.contains("`nope`"), "{error}");
+}
+
+#[test]
+fn wrong_usage_is_told_apart_from_wrong_files() {
+    for arguments in [
+        &["replay", "l", "--limit", "1", "--window", "1s", "--decisions", "nope"][..],
+        &["replay", "l", "--policy", "p", "--by", "global"],
+        &["simulate", "--algorithm", "nope"],
+        &["simulate", "cloudflare", "--share", "2"],
+        &["advise", "l", "--untouched", "2"],
+        &["advise", "l", "--key", ""],
+    ] {
+        assert_eq!(tollgate(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
 
@@ -296,6 +430,11 @@ fn scenarios_that_make_no_sense_are_refused() {
             &format!("{begin}clients: [{{ name: a, rate: 5/s }}, {{ name: a, rate: 5/s, count: 2 }}]\n"),
             "the same",
         ),
+        (&format!("{begin}clients: [{{ name: a, every: 0s }}]\n"), "`every` is longer than no time"),
+        (&format!("{begin}clients: [{{ name: a, rate: 10000000k/s }}]\n"), "requests"),
+        (&format!("{begin}clients: [{{ name: a, rate: 5/s, from: 5s, until: 4s }}]\n"), "never ask"),
+        ("limit: 1\nwindow: 1s\nfor: 0s\nclients: [{ name: a, rate: 5/s }]\n", "`for` is longer"),
+        ("limit: 1\nwindow: 1s\nfor: 213503d\nclients: [{ name: a, rate: 5/s }]\n", "a year at the most"),
         ("limit: 0\nwindow: 1s\nfor: 10s\nclients: [{ name: a, rate: 5/s }]\n", "0 tokens"),
     ] {
         let scenario = directory.write("scenario.yaml", file);
@@ -385,7 +524,7 @@ fn what_cannot_be_read_is_refused_with_file_and_line() {
 #[test]
 fn a_window_close_to_the_times_of_the_log_is_warned_of() {
     let directory = Directory::new();
-    let log = directory.write("log.csv", "ip,ts\na,1\na,2\na,3\n");
+    let log = directory.write("log.csv", &format!("ip,ts\n{}", "a,1\n".repeat(10)));
     for (window, warns) in [("5s", true), ("10s", false), ("1min", false)] {
         let output = tollgate(&["replay", text(&log), "--limit", "1", "--window", window, "--json"]);
         let told = String::from_utf8(output.stderr).unwrap();

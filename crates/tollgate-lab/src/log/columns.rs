@@ -15,6 +15,7 @@ pub(crate) struct Columns {
     separator: u8,
     names: Vec<String>,
     client: Option<usize>,
+    is_client_named: bool,
     time: Vec<usize>, // joined by a space
     cost: Vec<usize>, // added up
     row: Row,
@@ -90,7 +91,6 @@ impl Row {
 
 /// The names in a header, if a line is one: several words with tabs or commas between them.
 pub(crate) fn header(line: &[u8]) -> Option<(u8, Vec<String>)> {
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line); // what some editors begin files with
     let separator = if line.contains(&b'\t') { b'\t' } else { b',' };
     let text = std::str::from_utf8(line)
         .ok()
@@ -148,12 +148,21 @@ impl Columns {
             },
         };
         let cost = all(&options.cost_columns)?;
-        Ok(Self { separator, client, time, cost, row: Row::default(), time_text: Vec::new(), names })
+        let is_client_named = options.client_column.is_some();
+        let (row, time_text) = (Row::default(), Vec::new());
+        Ok(Self { separator, client, is_client_named, time, cost, row, time_text, names })
     }
 
     /// Takes a row apart.
     pub(crate) fn take(&mut self, line: &[u8]) -> Ends {
         self.row.read(line, self.separator)
+    }
+
+    /// The attribute that the client is: `ip`, unless the column was named, or another one is called so.
+    pub(crate) fn client_name(&self) -> Option<&str> {
+        let name = self.names[self.client?].as_str();
+        let has_ip = self.names.iter().any(|name| name == "ip");
+        Some(if self.is_client_named || has_ip { name } else { "ip" })
     }
 
     /// The client of the row that was taken apart; none where the row is malformed.

@@ -88,11 +88,14 @@ impl Lines {
         while self.to - self.from < bytes && !self.is_over {
             self.fill()?;
         }
+        if self.number == 0 && self.buffer[self.from..self.to].starts_with(b"\xef\xbb\xbf") {
+            self.from += 3; // what some editors begin files with
+        }
         Ok(&self.buffer[self.from..self.to])
     }
 
-    /// The next line; none at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, LabError> {
+    /// The next line, and its number from 1; none at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Line<'_>)>, LabError> {
         let mut searched = 0;
         let mut is_too_long = false;
         loop {
@@ -103,7 +106,7 @@ impl Lines {
                 self.number += 1;
                 let line = self.buffer[begin..end].strip_suffix(b"\r").unwrap_or(&self.buffer[begin..end]);
                 let is_too_long = is_too_long || line.len() > LONGEST_LINE;
-                return Ok(Some(if is_too_long { Line::TooLong } else { Line::Text(line) }));
+                return Ok(Some((self.number, if is_too_long { Line::TooLong } else { Line::Text(line) })));
             }
             if self.is_over {
                 let (begin, end) = (self.from, self.to);
@@ -112,11 +115,8 @@ impl Lines {
                     return Ok(None);
                 }
                 self.number += 1;
-                return Ok(Some(if is_too_long {
-                    Line::TooLong
-                } else {
-                    Line::Text(&self.buffer[begin..end])
-                }));
+                let line = Line::Text(&self.buffer[begin..end]);
+                return Ok(Some((self.number, if is_too_long { Line::TooLong } else { line })));
             }
             if self.to - self.from > LONGEST_LINE {
                 // Nothing of it is of use, so that nothing of it is kept.

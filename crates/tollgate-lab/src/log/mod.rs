@@ -6,6 +6,7 @@ mod lines;
 mod record;
 mod time;
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,17 +18,15 @@ use self::lines::{Line, Lines};
 pub(crate) use self::record::{Recorded, RecordedDescriptor};
 use crate::LabError;
 
-/// As many bytes may a row of a table have that goes over several lines.
-const LONGEST_ROW: usize = 64 << 10;
+/// As many lines may a row of a table go over, and have as many bytes. What is longer is a quote that nobody closed.
+const ROW_LINES: usize = 100;
+const ROW_BYTES: usize = 64 << 10;
 
 /// Attributes of a record that may tell clients apart, the best first.
 const CLIENT_ATTRIBUTES: [&str; 5] = ["client", "user", "ip", "tenant", "key"];
 
-/// How many lines at the beginning say what kind of file it is.
-const LOOKED_AT: usize = 50;
-
-/// In so many bytes.
-const LOOKED_AT_BYTES: usize = 64 << 10;
+/// So many bytes at the beginning say what kind of file it is.
+const LOOKED_AT: usize = 256 << 10;
 
 /// Progress is told every so many lines.
 const TOLD_EVERY: u64 = 4096;
@@ -72,7 +71,7 @@ pub struct Entry<'l> {
 enum Fields<'l> {
     Access(AccessLine<'l>),
     Row(&'l Columns, &'l [u8]),
-    Recorded(Box<Recorded<'l>>),
+    Recorded(Box<Recorded<'l>>, &'l str), // and the attribute that tells clients apart
 }
 
 impl Entry<'_> {
@@ -82,14 +81,22 @@ impl Entry<'_> {
             return b"";
         }
         match &self.fields {
+            Fields::Access(line) if self.client_name() == "user" => line.user.unwrap_or_default(),
             Fields::Access(line) => line.host,
             Fields::Row(columns, line) => columns.client(line).unwrap_or_default(),
-            Fields::Recorded(recorded) => {
-                let named = self.options.client_column.as_deref();
-                let guessed = CLIENT_ATTRIBUTES.into_iter().filter(|_| named.is_none());
-                let client = named.into_iter().chain(guessed).find_map(|name| recorded.attribute(name));
-                client.unwrap_or_default().as_bytes()
-            }
+            Fields::Recorded(recorded, name) => recorded.attribute(name).unwrap_or_default().as_bytes(),
+        }
+    }
+
+    /// The attribute of a policy that tells clients apart as [`client`](Self::client) does.
+    pub fn client_name(&self) -> &str {
+        match &self.fields {
+            Fields::Access(_) => match self.options.client_column.as_deref() {
+                Some("user") => "user",
+                _ => "ip",
+            },
+            Fields::Row(columns, _) => columns.client_name().unwrap_or("ip"),
+            Fields::Recorded(_, name) => name,
         }
     }
 
@@ -125,7 +132,7 @@ impl Entry<'_> {
                     each("ip", client);
                 }
             }
-            Fields::Recorded(recorded) => {
+            Fields::Recorded(recorded, _) => {
                 for (name, value) in &recorded.attributes.0 {
                     each(name, value.as_bytes());
                 }
@@ -136,7 +143,7 @@ impl Entry<'_> {
     /// What was decided, if it was recorded by the service.
     pub(crate) fn recorded(&self) -> Option<&Recorded<'_>> {
         match &self.fields {
-            Fields::Recorded(recorded) => Some(recorded),
+            Fields::Recorded(recorded, _) => Some(recorded),
             _ => None,
         }
     }
@@ -170,6 +177,11 @@ pub struct Logs {
 }
 
 impl Logs {
+    /// Whether they can be read twice, which what comes through a pipe cannot.
+    pub(crate) fn can_be_read_again(&self) -> bool {
+        self.files.iter().all(|file| std::fs::metadata(file).is_ok_and(|file| file.is_file()))
+    }
+
     /// Reads all requests, in the order they stand there, until `each` has enough. Lines that are none are passed over and counted;
     /// blank lines are neither.
     ///
@@ -211,7 +223,7 @@ struct Reading<'f> {
 enum Kind {
     Access(LastTime),
     Table(Columns),
-    Record,
+    Record(String), // the attribute that tells clients apart
 }
 
 const NO_LINE: &str = "it is no line of an access log: host, [time] and \"request\" make one";
@@ -221,28 +233,35 @@ const TOO_LONG: &str = "the line has more than a mebibyte";
 
 impl<'f> Reading<'f> {
     fn new(file: &'f Path, mut lines: Lines, options: &'f LogOptions) -> Result<Self, LabError> {
-        let kind = Kind::of(lines.peek(LOOKED_AT_BYTES)?, options);
+        let kind = Kind::of(lines.peek(LOOKED_AT)?, options);
         let refused = |(line, why)| LabError::Refused { file: file.to_owned(), line, why };
         let kind = kind.map_err(refused)?;
         let mut reading = Self { file, lines, kind, options, first_fault: None };
         if let Kind::Table(_) = reading.kind {
-            while let Some(Line::Text(b"")) = reading.lines.next()? {} // up to the header
+            while matches!(reading.lines.next()?, Some((_, Line::Text(line))) if is_blank(line)) {} // up to the header
         }
-        if !reading.options.cost_columns.is_empty() {
-            reading.require_costs()?;
-        }
+        reading.require_columns()?;
         Ok(reading)
     }
 
-    /// Costs come from columns, or from the bytes of an answer.
-    fn require_costs(&self) -> Result<(), LabError> {
-        let is_known = match self.kind {
-            Kind::Access(_) => self.options.cost_columns == ["bytes"],
-            Kind::Table(_) => true,
-            Kind::Record => self.options.cost_columns == ["cost"],
+    /// Only tables have columns; of an access log and of a record some things can be named as if they were.
+    fn require_columns(&self) -> Result<(), LabError> {
+        let LogOptions { client_column, time_column, cost_columns, .. } = self.options;
+        let is_cost = |known: &str| cost_columns.iter().all(|name| name.eq_ignore_ascii_case(known));
+        let is_client = |known: &[&str]| client_column.as_deref().is_none_or(|name| known.contains(&name));
+        let why = match self.kind {
+            Kind::Table(_) => None,
+            _ if !time_column.is_empty() => Some("only a table has columns of times"),
+            Kind::Access(_) if !is_cost("bytes") => Some("an access log has one column of costs: `bytes`"),
+            Kind::Access(_) if !is_client(&["ip", "host", "user"]) => {
+                Some("an access log tells clients apart by `ip` or by `user`")
+            }
+            Kind::Record(_) if !is_cost("cost") => Some("a record has one column of costs: `cost`"),
+            _ => None,
         };
-        let why = "an access log has one column of costs, `bytes`, and a record one, `cost`".to_owned();
-        if is_known { Ok(()) } else { Err(LabError::Refused { file: self.file.to_owned(), line: 1, why }) }
+        let refused =
+            |why: &str| LabError::Refused { file: self.file.to_owned(), line: 1, why: why.to_owned() };
+        why.map_or(Ok(()), |why| Err(refused(why)))
     }
 
     fn all(
@@ -251,57 +270,78 @@ impl<'f> Reading<'f> {
         progress: &mut dyn FnMut(),
         each: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, LabError> {
-        let mut row = Vec::new(); // one that goes over several lines
+        let mut again = Again::new();
         loop {
             if self.lines.number().is_multiple_of(TOLD_EVERY) {
                 progress();
             }
-            let fault = match self.lines.next()? {
-                None if row.is_empty() => break,
-                None => {
-                    row.clear();
-                    Some(NO_ROW)
+            let taken = again.pop_front();
+            let (number, line) = match &taken {
+                Some((number, line)) => (*number, line.as_deref()),
+                None => match self.lines.next()? {
+                    None => break,
+                    Some((number, Line::Text(line))) => (number, Some(line)),
+                    Some((number, Line::TooLong)) => (number, None),
+                },
+            };
+            let read = match line {
+                Some(line) if is_blank(line) => continue,
+                Some(line) => self.kind.entry(line, self.options),
+                None => Read::Malformed(TOO_LONG),
+            };
+            let joined; // of several lines
+            let read = match read {
+                Read::GoesOn => {
+                    let row = line.unwrap_or_default().to_vec();
+                    joined = self.join(row, &mut again)?;
+                    joined.as_ref().map_or(Read::Malformed(NO_ROW), |row| self.kind.entry(row, self.options))
                 }
-                Some(Line::TooLong) => Some(TOO_LONG),
-                Some(Line::Text(line)) if row.is_empty() && line.iter().all(u8::is_ascii_whitespace) => None,
-                Some(Line::Text(line)) => {
-                    let line = if row.is_empty() {
-                        line
-                    } else {
-                        row.push(b'\n');
-                        row.extend_from_slice(line);
-                        &row
-                    };
-                    match self.kind.entry(line, self.options) {
-                        Read::Entry(entry) => {
-                            counts.requests += 1;
-                            let goes_on = each(entry);
-                            row.clear();
-                            if goes_on.is_break() {
-                                return Ok(goes_on);
-                            }
-                            None
-                        }
-                        Read::GoesOn if line.len() <= LONGEST_ROW => {
-                            if row.is_empty() {
-                                row = line.to_vec();
-                            }
-                            None
-                        }
-                        Read::GoesOn | Read::Malformed => {
-                            row.clear();
-                            Some(self.kind.fault())
-                        }
+                read => read,
+            };
+            match read {
+                Read::Entry(entry) => {
+                    counts.requests += 1;
+                    if each(entry).is_break() {
+                        return Ok(ControlFlow::Break(()));
                     }
                 }
-            };
-            if let Some(why) = fault {
-                counts.malformed += 1;
-                self.first_fault.get_or_insert((self.lines.number(), why));
+                Read::Malformed(why) => {
+                    counts.malformed += 1;
+                    self.first_fault.get_or_insert((number, why));
+                }
+                Read::GoesOn => unreachable!("a row that was joined ends"),
             }
         }
         progress();
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Reads on until a row ends that has begun. None if it does not: then the lines that were read are read again, each by itself.
+    fn join(&mut self, mut row: Vec<u8>, again: &mut Again) -> Result<Option<Vec<u8>>, LabError> {
+        let mut read = Vec::new();
+        while read.len() < ROW_LINES && row.len() <= ROW_BYTES {
+            let next = match again.pop_front() {
+                Some(next) => next,
+                None => match self.lines.next()? {
+                    None => break,
+                    Some((number, Line::Text(line))) => (number, Some(line.to_vec())),
+                    Some((number, Line::TooLong)) => (number, None),
+                },
+            };
+            let may_end = next.1.as_ref().is_some_and(|line| line.contains(&b'"'));
+            let is_too_long = next.1.is_none();
+            row.push(b'\n');
+            row.extend_from_slice(next.1.as_deref().unwrap_or_default());
+            read.push(next);
+            if may_end && self.kind.ends(&row) {
+                return Ok(Some(row));
+            }
+            if is_too_long {
+                break;
+            }
+        }
+        read.into_iter().rev().for_each(|line| again.push_front(line));
+        Ok(None)
     }
 
     /// There was no request in the file.
@@ -314,10 +354,17 @@ impl<'f> Reading<'f> {
     }
 }
 
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(u8::is_ascii_whitespace)
+}
+
+/// Lines, by number, that are to be read once more; none for one that is too long.
+type Again = VecDeque<(u64, Option<Vec<u8>>)>;
+
 /// What a line is.
 enum Read<'l> {
     Entry(Entry<'l>),
-    Malformed,
+    Malformed(&'static str),
     /// Its row ends in a later one.
     GoesOn,
 }
@@ -329,31 +376,43 @@ impl Kind {
         let Some((first, line)) = lines.find(|(_, line)| !line.is_empty()) else {
             return Err((1, "there is no request in this file".to_owned()));
         };
-        let mut looked_at = std::iter::once(line).chain(lines.map(|(_, line)| line)).take(LOOKED_AT);
-        let header = header(line).filter(|(_, names)| names.len() > 1 || is_time(&names[0], options));
-        let is_table = header.as_ref().is_some_and(|(_, names)| names.iter().all(|name| !name.contains('"')));
+        let looked_at = || begin.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let mut last = LastTime::default();
-        let is_access = |line: &[u8]| AccessLine::read(line, &mut last).is_some();
-        if line.starts_with(b"{") && Recorded::read(line).is_some() {
-            return Ok(Self::Record);
-        }
+        let mut is_access = |line: &[u8]| AccessLine::read(line, &mut last).is_some();
+        let record = |line: &[u8]| {
+            let (_, recorded) = Recorded::read(line)?;
+            let mut guessed = CLIENT_ATTRIBUTES.into_iter();
+            let guessed = guessed.find(|name| recorded.attribute(name).is_some()).unwrap_or("user");
+            Some(options.client_column.clone().unwrap_or_else(|| guessed.to_owned()))
+        };
+        let names = header(line).filter(|(_, names)| names.len() > 1 || is_time(&names[0], options));
+        let is_header = names.as_ref().is_some_and(|(_, names)| names.iter().all(|name| !name.contains('"')));
         // A comma may stand in a malformed line, too.
-        let no_kind = (
-            first as u64 + 1,
-            "it is of no kind that is known: an access log (host - - [time] \"request\" …), CSV or TSV with a header, or what `record:` \
-             in a policy writes, each plain or by gzip"
+        let columns =
+            names.filter(|_| is_header && !line.starts_with(b"{")).map(|names| Columns::new(names, options));
+        if let Some(Ok(columns)) = columns {
+            return Ok(Self::Table(columns));
+        }
+        if looked_at().any(&mut is_access) {
+            return Ok(Self::Access(LastTime::default()));
+        }
+        if let Some(client) = looked_at().find_map(record) {
+            return Ok(Self::Record(client));
+        }
+        let why = match columns {
+            Some(Err(why)) => why,
+            _ => "it is of no kind that is known: an access log (host - - [time] \"request\" …), CSV or TSV with a header, or what \
+                  `record:` in a policy writes, each plain or by gzip"
                 .to_owned(),
-        );
-        match header {
-            Some(names) if is_table => {
-                let columns = Columns::new(names, options);
-                if columns.is_err() && looked_at.any(is_access) {
-                    return Ok(Self::Access(LastTime::default()));
-                }
-                columns.map(Self::Table).map_err(|why| (first as u64 + 1, why))
-            }
-            _ if looked_at.any(is_access) => Ok(Self::Access(LastTime::default())),
-            _ => Err(no_kind),
+        };
+        Err((first as u64 + 1, why))
+    }
+
+    /// Whether a row of a table ends with this.
+    fn ends(&mut self, row: &[u8]) -> bool {
+        match self {
+            Self::Table(columns) => columns.take(row) == Ends::Here,
+            Self::Access(_) | Self::Record(_) => true,
         }
     }
 
@@ -361,11 +420,12 @@ impl Kind {
         match self {
             Self::Access(_) => NO_LINE,
             Self::Table(_) => NO_ROW,
-            Self::Record => NO_RECORD,
+            Self::Record(_) => NO_RECORD,
         }
     }
 
     fn entry<'l>(&'l mut self, line: &'l [u8], options: &'l LogOptions) -> Read<'l> {
+        let fault = self.fault();
         let read = match self {
             Self::Access(last) => AccessLine::read(line, last).and_then(|line| {
                 let cost = if options.cost_columns.is_empty() { None } else { Some(bytes_of(&line)?) };
@@ -380,12 +440,12 @@ impl Kind {
                 read.filter(|_| columns.client(line).is_some())
                     .map(|(at, cost)| (at, cost, Fields::Row(columns, line)))
             }
-            Self::Record => Recorded::read(line)
-                .map(|(at, recorded)| (at, recorded.cost, Fields::Recorded(Box::new(recorded)))),
+            Self::Record(client) => Recorded::read(line)
+                .map(|(at, recorded)| (at, recorded.cost, Fields::Recorded(Box::new(recorded), client))),
         };
         match read {
             Some((at, cost, fields)) => Read::Entry(Entry { at, cost, fields, options }),
-            None => Read::Malformed,
+            None => Read::Malformed(fault),
         }
     }
 }

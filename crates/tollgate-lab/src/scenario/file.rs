@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use tollgate_policy::quantity;
 
-use super::{Group, MOST_CLIENTS, MOST_GROUPS, Pattern, Scenario};
+use super::{Group, MOST_CLIENTS, Pattern, Scenario};
 use crate::LabError;
 use crate::algorithms::Limit;
 
@@ -68,7 +68,7 @@ pub fn read_scenario(file: &Path) -> Result<Scenario, LabError> {
     let text =
         std::fs::read_to_string(file).map_err(|error| LabError::Read { file: file.to_owned(), error })?;
     let refused = |why: String| LabError::Asked(format!("{}: {why}", file.display()));
-    let read: ScenarioFile = serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    let read: ScenarioFile = serde_saphyr::from_str(&text).map_err(|error| LabError::yaml(file, &error))?;
     let nanos = |what: &str, text: &str| {
         let span = quantity::duration(text).map_err(|why| refused(format!("`{what}: {text}`: {why}")))?;
         Ok::<u64, LabError>(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
@@ -91,7 +91,7 @@ pub fn read_scenario(file: &Path) -> Result<Scenario, LabError> {
                 let interval = rate.period().as_nanos() as f64 / rate.tokens() as f64;
                 if group.even { Pattern::Even { interval } } else { Pattern::Random { interval } }
             }
-            (None, Some(every), None) => Pattern::Bursts { burst, every: nanos("every", every)?.max(1) },
+            (None, Some(every), None) => Pattern::Bursts { burst, every: nanos("every", every)? },
             (None, None, Some(at)) => {
                 let at = at.iter().map(|at| nanos("at", at)).collect::<Result<Vec<u64>, LabError>>()?;
                 Pattern::Together { burst, at }
@@ -114,21 +114,6 @@ pub fn read_scenario(file: &Path) -> Result<Scenario, LabError> {
             pattern,
         });
     }
-    if groups.is_empty() {
-        return Err(refused("`clients` has nobody in it".to_owned()));
-    }
-    if groups.len() > MOST_GROUPS {
-        return Err(refused(format!("`clients` has {} groups, and {MOST_GROUPS} is the most", groups.len())));
-    }
-    for group in &groups {
-        let others = groups.iter().filter(|other| other.name == group.name);
-        if others.clone().any(|other| other.count != group.count) {
-            return Err(refused(format!(
-                "clients `{}` are the same everywhere: `count` is, too",
-                group.name
-            )));
-        }
-    }
     let name = file.file_stem().map_or_else(|| "scenario".into(), |name| name.to_string_lossy());
     let scenario = Scenario {
         name: read.name.unwrap_or_else(|| name.into_owned()),
@@ -139,8 +124,6 @@ pub fn read_scenario(file: &Path) -> Result<Scenario, LabError> {
         groups,
         seed: read.seed,
     };
-    if scenario.clients() > MOST_CLIENTS {
-        return Err(refused(format!("there are more than {MOST_CLIENTS} clients")));
-    }
+    scenario.check().map_err(refused)?;
     Ok(scenario)
 }

@@ -82,7 +82,50 @@ pub enum Pattern {
     },
 }
 
+/// The longest scenario, in nanoseconds: a year.
+const LONGEST: u64 = 365 * 86_400 * 1_000_000_000;
+
+/// The most requests of a scenario.
+const MOST_REQUESTS: f64 = 5e9;
+
 impl Scenario {
+    /// Refuses what would never end, or makes no sense. What, and what would be right.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub fn check(&self) -> Result<(), String> {
+        if !(1..=LONGEST).contains(&self.duration) {
+            return Err("`for` is longer than no time, and a year at the most".to_owned());
+        }
+        if self.groups.is_empty() {
+            return Err("`clients` has nobody in it".to_owned());
+        }
+        if self.groups.len() > MOST_GROUPS {
+            return Err(format!("`clients` has {} groups, and {MOST_GROUPS} is the most", self.groups.len()));
+        }
+        if self.clients() > MOST_CLIENTS {
+            return Err(format!("there are {} clients, and {MOST_CLIENTS} is the most", self.clients()));
+        }
+        for group in &self.groups {
+            let of = |why: &str| Err(format!("clients `{}`: {why}", group.name));
+            if group.from >= group.until {
+                return of("they never ask: `from` is before `until`, and before the end");
+            }
+            if matches!(group.pattern, Pattern::Bursts { every: 0, .. }) {
+                return of("`every` is longer than no time");
+            }
+            if self.groups.iter().any(|other| other.name == group.name && other.count != group.count) {
+                return of("they are the same everywhere: `count` is, too");
+            }
+        }
+        let requests: f64 = self.groups.iter().map(Group::expected).sum();
+        if requests > MOST_REQUESTS {
+            return Err(format!("it has about {requests:.0} requests, and {MOST_REQUESTS:.0} is the most"));
+        }
+        Ok(())
+    }
+
     /// All requests in the order of their times, and the same each time.
     pub fn events(&self) -> impl Iterator<Item = Event> + use<> {
         let mut firsts: HashMap<&str, u32> = HashMap::new();
@@ -117,6 +160,18 @@ impl Scenario {
             }
         }
         ranges
+    }
+}
+
+impl Group {
+    /// About how many requests it makes.
+    fn expected(&self) -> f64 {
+        let (span, count) = ((self.until - self.from) as f64, self.count as f64);
+        match &self.pattern {
+            Pattern::Random { interval } | Pattern::Even { interval } => count * span / interval,
+            Pattern::Bursts { burst, every } => count * *burst as f64 * (span / *every as f64).ceil(),
+            Pattern::Together { burst, at } => count * *burst as f64 * at.len() as f64,
+        }
     }
 }
 
@@ -176,7 +231,7 @@ impl Arrivals {
                 Pace::Bursts { phases, place: 0, round: 0, left: *burst, burst: *burst, every: *every }
             }
             Pattern::Together { burst, at } => {
-                let mut at = at.clone();
+                let mut at: Vec<u64> = at.iter().copied().filter(|at| *at >= group.from).collect();
                 at.sort_unstable();
                 Pace::Together { at, place: 0, client: 0, left: *burst, burst: *burst }
             }

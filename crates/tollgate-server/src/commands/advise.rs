@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tollgate_lab::{Advice, GroupAdvice, Grouping, Peaks, Suggestion, Wanted, advise};
 use tollgate_policy::quantity::{duration_text, rate_text};
 
-use super::lab::{Bar, LogArgs, counted, grouped, percent};
+use super::lab::{Bar, By, LogArgs, counted, grouped, one_line, percent, say};
 use super::table;
 
 /// How to advise.
@@ -22,12 +22,12 @@ pub(crate) struct Advise {
     /// column
     #[arg(long, value_name = "all|route|NAME", default_value = "all")]
     group: String,
-    /// The attribute that the policy counts by [default: the client column, or else ip]
-    #[arg(long, value_name = "NAME")]
+    /// The attribute that the policy counts by [default: the one that clients are told apart by]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     key: Option<String>,
-    /// Count all clients as one
-    #[arg(long, conflicts_with = "key")]
-    global: bool,
+    /// Whether each client has the limit, or all together
+    #[arg(long, value_enum, default_value = "client")]
+    by: By,
     /// Print JSON, and nothing else
     #[arg(long)]
     json: bool,
@@ -45,7 +45,8 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(options: &Advise) -> Result<(), String> {
-    let logs = options.logs.logs(if options.global { Wanted::Nothing } else { Wanted::Needed });
+    let is_global = options.by == By::Global;
+    let logs = options.logs.logs(if is_global { Wanted::Nothing } else { Wanted::Needed });
     let grouping = match options.group.as_str() {
         "all" => Grouping::All,
         "route" => Grouping::Route,
@@ -56,22 +57,10 @@ pub(crate) fn run(options: &Advise) -> Result<(), String> {
     drop(bar);
     let advice = advice.map_err(|error| error.to_string())?;
     if options.json {
-        println!("{}", results(&advice, options.untouched));
-        return Ok(());
+        return say(&format!("{}\n", results(&advice, options.untouched)));
     }
-    let key = if options.global {
-        None
-    } else {
-        Some(
-            options
-                .key
-                .clone()
-                .or_else(|| logs.options.client_column.clone())
-                .unwrap_or_else(|| "ip".to_owned()),
-        )
-    };
-    print!("{}", policy(&advice, &grouping, key.as_deref(), options.untouched));
-    Ok(())
+    let key = options.key.as_ref().unwrap_or(&advice.key);
+    say(&policy(&advice, &grouping, (!is_global).then_some(key), options.untouched))
 }
 
 /// Whether clients ask one after another, and not many times at once. What is held must not be held for long.
@@ -108,13 +97,14 @@ fn reason(advice: &GroupAdvice) -> String {
 
 fn policy(advice: &Advice, grouping: &Grouping, key: Option<&str>, untouched: f64) -> String {
     let mut text = format!(
-        "# Suggested from {}{}: at least {} of clients are denied nothing.\n",
+        "# Suggested from {}{}: at least {} of {} are denied nothing.\n",
         counted(advice.counts.requests, "request"),
         match advice.counts.malformed {
             0 => String::new(),
             malformed => format!(" (and {} that are none)", counted(malformed, "line")),
         },
         shown_share(untouched),
+        if *grouping == Grouping::All { "clients" } else { "the clients of each group" },
     );
     if advice.left_out > 0 {
         let _ = writeln!(
@@ -149,7 +139,7 @@ fn write_group(
     };
     let heading = match grouping {
         Grouping::All => String::new(),
-        _ => format!("{}: ", one_line(&group.group)),
+        _ => format!("{}: ", one_line(&group.group).chars().take(80).collect::<String>()),
     };
     comment(
         text,
@@ -185,14 +175,12 @@ fn write_group(
         ]);
     }
     comment(text, &table(&rows));
-    comment(
-        text,
-        &wrapped(&format!(
-            "* the tightest that the log is long enough for. Why {}: {}.",
-            algorithm(group),
-            reason(group)
-        )),
-    );
+    let which = if group.is_long_enough {
+        "the tightest of those that the log is a hundred times as long as"
+    } else {
+        "the log is too short for any of them: take a longer one"
+    };
+    comment(text, &wrapped(&format!("* {which}. Why {}: {}.", algorithm(group), reason(group))));
     let Suggestion { rate, burst, .. } = group.best;
     let _ = writeln!(text, "  - name: {}", name(&group.group, number));
     match grouping {
@@ -226,10 +214,6 @@ fn name(group: &str, number: usize) -> String {
         ("", number) => format!("suggested-{number}"),
         (plain, number) => format!("suggested-{number}-{plain}"),
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().take(80).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Lines of a hundred letters.

@@ -1,11 +1,11 @@
 //! What the commands of the lab have in common: options, progress, and how numbers look.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate_lab::{LogOptions, Logs, Progress, Wanted};
+use tollgate_lab::{LogOptions, Logs, Name, Progress, Wanted};
 use tollgate_policy::quantity;
 
 /// Which logs, and how they are read.
@@ -136,6 +136,35 @@ pub(crate) fn span(nanos: u64) -> String {
 /// A moment as logs of ours write it: Unix seconds with all nanoseconds.
 pub(crate) fn moment(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}
+
+/// Writes to standard output. Whoever has closed it has read enough.
+pub(crate) fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The algorithm of a name.
+pub(crate) fn algorithm(name: &str) -> Result<Name, String> {
+    let all = || Name::ALL.into_iter().chain([Name::StrictCounter]).map(Name::as_str);
+    Name::of(name).ok_or_else(|| format!("the algorithms are {}", all().collect::<Vec<_>>().join(", ")))
+}
+
+/// A text of a log on one line: what would move a terminal's cursor is left out.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Whether each client has a limit, or all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum By {
+    Client,
+    Global,
 }
 
 /// Writes a file that was asked for.

@@ -11,7 +11,10 @@ use tollgate_lab::{
     replay_policy,
 };
 
-use super::lab::{Bar, LogArgs, count, counted, duration, grouped, moment, percent, span, write};
+use super::lab::{
+    Bar, By, LogArgs, algorithm, count, counted, duration, grouped, moment, one_line, percent, say, span,
+    write,
+};
 use super::table;
 use crate::source::read_policy;
 
@@ -27,20 +30,23 @@ pub(crate) struct Replay {
     #[arg(long, value_parser = duration, required_unless_present = "policy", conflicts_with = "policy")]
     window: Option<Duration>,
     /// Whether each client has the limit, or all together
-    #[arg(long, value_enum, default_value = "client")]
+    #[arg(long, value_enum, default_value = "client", conflicts_with = "policy")]
     by: By,
+    /// Only this algorithm; several may be named
+    #[arg(long, value_name = "ALGORITHM", value_parser = algorithm, conflicts_with = "policy")]
+    algorithm: Vec<Name>,
     /// Decide by this policy file instead of by every algorithm
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// With --policy: an attribute that the policy looks at, taken from a column or another attribute
     #[arg(long, value_name = "NAME=COLUMN", requires = "policy", value_parser = renamed)]
     attribute: Vec<(String, String)>,
-    /// Name so many clients that were denied most
+    /// Name so many clients that were denied most, also in JSON [default: 5, and none in JSON]
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
     /// List every decision of an algorithm, such as token_bucket, or of the `policy`
-    #[arg(long, value_name = "ALGORITHM")]
-    decisions: Option<String>,
+    #[arg(long, value_name = "ALGORITHM", value_parser = decided_by)]
+    decisions: Option<DecidedBy>,
     /// Draw arrivals and what passed, over time
     #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["policy", "decisions"])]
     plot: Option<PathBuf>,
@@ -49,10 +55,18 @@ pub(crate) struct Replay {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum By {
-    Client,
-    Global,
+/// Whose decisions are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DecidedBy {
+    Algorithm(Name),
+    Policy,
+}
+
+fn decided_by(name: &str) -> Result<DecidedBy, String> {
+    match name {
+        "policy" => Ok(DecidedBy::Policy),
+        name => algorithm(name).map(DecidedBy::Algorithm),
+    }
 }
 
 /// Clients are named unless told otherwise.
@@ -88,7 +102,7 @@ impl Decisions {
     }
 
     fn line(&mut self, line: &str) -> Result<(), String> {
-        writeln!(self.out, "{line}").map_err(|error| format!("standard output: {error}"))
+        require_written(writeln!(self.out, "{line}"))
     }
 
     fn decision(
@@ -109,15 +123,22 @@ impl Decisions {
             let verdict = if is_allowed { "allowed" } else { "denied" };
             let retry = retry_after.map_or_else(String::new, moment);
             let delay = if delay == 0 { String::new() } else { moment(delay) };
-            let value =
-                value.as_str().map_or_else(|| value.to_string(), |text| text.replace(['\t', '\n'], " "));
+            let value = value.as_str().map_or_else(|| value.to_string(), one_line);
             format!("{}\t{value}\t{cost}\t{verdict}\t{retry}\t{delay}", moment(at))
         };
         self.line(&line).map_err(LabError::Asked)
     }
 
     fn end(mut self) -> Result<(), String> {
-        self.out.flush().map_err(|error| format!("standard output: {error}"))
+        require_written(self.out.flush())
+    }
+}
+
+/// Whoever has closed the other end has read enough.
+fn require_written(written: std::io::Result<()>) -> Result<(), String> {
+    match written {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.map_err(|error| format!("standard output: {error}")),
     }
 }
 
@@ -128,14 +149,14 @@ fn run_algorithms(options: &Replay) -> Result<(), String> {
     let limit = Limit { limit, window };
     let wanted = if options.by == By::Global { Wanted::Nothing } else { Wanted::Needed };
     let logs = options.logs.logs(wanted);
-    if let Some(name) = &options.decisions {
-        let known = || Name::ALL.map(Name::as_str).join(", ");
-        let name =
-            Name::of(name).ok_or_else(|| format!("unknown algorithm `{name}`: they are {}", known()))?;
-        return list(options, &logs, limit, name);
+    match options.decisions {
+        Some(DecidedBy::Algorithm(name)) => return list(options, &logs, limit, name),
+        Some(DecidedBy::Policy) => return Err("--decisions policy goes with --policy".to_owned()),
+        None => {}
     }
+    let algorithms = if options.algorithm.is_empty() { &Name::ALL[..] } else { &options.algorithm };
     let bar = Bar::bytes();
-    let replayed = replay(&logs, limit, &Name::ALL, &mut |progress| bar.tell(progress), None);
+    let replayed = replay(&logs, limit, algorithms, &mut |progress| bar.tell(progress), None);
     drop(bar);
     let replayed = replayed.map_err(|error| error.to_string())?;
     for line in remarks(&replayed.seen, Some(window)) {
@@ -145,11 +166,10 @@ fn run_algorithms(options: &Replay) -> Result<(), String> {
         write(file, &plot::replayed(&replayed, &title(options, limit)))?;
     }
     if options.json {
-        println!("{}", results(&replayed, options.top));
+        say(&format!("{}\n", results(&replayed, options.top)))
     } else {
-        print!("{}", told(&replayed, limit, options.top.unwrap_or(TOP)));
+        say(&told(&replayed, limit, options.by, options.top.unwrap_or(TOP)))
     }
-    Ok(())
 }
 
 fn title(options: &Replay, limit: Limit) -> String {
@@ -224,12 +244,15 @@ fn results(replayed: &Replayed, top: Option<usize>) -> Value {
     json!({"requests": counts.requests, "malformed": counts.malformed, "results": all})
 }
 
-fn told(replayed: &Replayed, limit: Limit, top: usize) -> String {
+fn told(replayed: &Replayed, limit: Limit, by: By, top: usize) -> String {
     let seen = &replayed.seen;
+    let (clients, whose) = match by {
+        By::Client => (format!(" of {}", counted(seen.clients.len() as u64, "client")), "each"),
+        By::Global => (String::new(), "all together"),
+    };
     let mut text = format!(
-        "{} of {} in {}{}; {} in {} for each\n\n",
+        "{}{clients} in {}{}; {} in {} for {whose}\n\n",
         counted(seen.counts.requests, "request"),
-        counted(seen.clients.len() as u64, "client"),
         span(seen.span.1 - seen.span.0),
         malformed(seen),
         grouped(limit.limit),
@@ -299,17 +322,17 @@ fn malformed(seen: &Seen) -> String {
 
 /// What a log says, on a terminal.
 fn shown(text: &str) -> String {
-    let cut: String = text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect();
+    let cut: String = one_line(text).chars().take(64).collect();
     if cut.is_empty() { "(none)".to_owned() } else { cut }
 }
 
 fn run_policy(options: &Replay, policy: &tollgate_policy::Policy) -> Result<(), String> {
     let logs = options.logs.logs(Wanted::IfThere);
-    let mut decisions = match options.decisions.as_deref() {
+    let mut decisions = match options.decisions {
         None => None,
-        Some("policy") => Some(Decisions::new(options.json, "attributes")?),
-        Some(other) => {
-            return Err(format!("with --policy, --decisions lists those of `policy`, not of `{other}`"));
+        Some(DecidedBy::Policy) => Some(Decisions::new(options.json, "attributes")?),
+        Some(DecidedBy::Algorithm(_)) => {
+            return Err("with --policy, --decisions lists those of `policy`".to_owned());
         }
     };
     let bar = Bar::bytes();
@@ -334,14 +357,8 @@ fn run_policy(options: &Replay, policy: &tollgate_policy::Policy) -> Result<(), 
     }
     match decisions {
         Some(decisions) => decisions.end(),
-        None if options.json => {
-            println!("{}", policy_results(&replayed, options.top));
-            Ok(())
-        }
-        None => {
-            print!("{}", policy_told(&replayed, options.top.unwrap_or(TOP)));
-            Ok(())
-        }
+        None if options.json => say(&format!("{}\n", policy_results(&replayed, options.top))),
+        None => say(&policy_told(&replayed, options.top.unwrap_or(TOP))),
     }
 }
 

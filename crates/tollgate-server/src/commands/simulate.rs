@@ -9,7 +9,7 @@ use tollgate_lab::scenario::{BUILT_IN, Scenario, built_in, read_scenario};
 use tollgate_lab::{Name, Progress, Simulated, Simulation, WATCHED, plot, simulate};
 use tollgate_policy::quantity::duration_text;
 
-use super::lab::{Bar, count, counted, duration, grouped, percent, span, write};
+use super::lab::{Bar, algorithm, count, counted, duration, grouped, percent, say, span, write};
 use super::table;
 
 /// How to simulate.
@@ -31,11 +31,11 @@ pub(crate) struct Simulate {
     /// Another number of clients, in each group of the scenario that has several
     #[arg(long, value_parser = count)]
     clients: Option<u64>,
-    /// Only this algorithm
-    #[arg(long, value_name = "ALGORITHM")]
-    algorithm: Option<String>,
+    /// Only this algorithm; several may be named
+    #[arg(long, value_name = "ALGORITHM", value_parser = algorithm)]
+    algorithm: Vec<Name>,
     /// For cloudflare: only this share of the 400 million requests, such as 0.01
-    #[arg(long)]
+    #[arg(long, value_parser = share)]
     share: Option<f64>,
     /// Draw arrivals, what passed and how full the limit was, over time
     #[arg(long, value_name = "FILE.svg")]
@@ -43,6 +43,11 @@ pub(crate) struct Simulate {
     /// Print JSON, and nothing else
     #[arg(long)]
     json: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| "it is above 0 and at most 1".to_owned())
 }
 
 fn scenarios() -> String {
@@ -65,31 +70,20 @@ pub(crate) fn run(options: &Simulate) -> Result<(), String> {
         return Err("--share is for the scenario cloudflare".to_owned());
     }
     let scenario = scenario(options)?;
-    let algorithms = match &options.algorithm {
-        None => Name::ALL.into_iter().chain([Name::StrictCounter]).collect(),
-        Some(name) => {
-            let known = Name::ALL
-                .into_iter()
-                .chain([Name::StrictCounter])
-                .map(Name::as_str)
-                .collect::<Vec<_>>()
-                .join(", ");
-            vec![Name::of(name).ok_or_else(|| format!("unknown algorithm `{name}`: they are {known}"))?]
-        }
-    };
+    let all: Vec<Name> = Name::ALL.into_iter().chain([Name::StrictCounter]).collect();
+    let algorithms = if options.algorithm.is_empty() { &all } else { &options.algorithm };
     let bar = Bar::share();
-    let simulated = simulate(&scenario, &algorithms, &mut |progress| bar.tell(progress));
+    let simulated = simulate(&scenario, algorithms, &mut |progress| bar.tell(progress));
     drop(bar);
-    let simulated = simulated.map_err(|error| error.to_string())?;
+    let simulated = simulated.map_err(|error| format!("{}: {error}", options.scenario))?;
     if let Some(file) = &options.plot {
         write(file, &plot::simulated(&scenario, &simulated))?;
     }
     if options.json {
-        println!("{}", results(&scenario, &simulated));
+        say(&format!("{}\n", results(&scenario, &simulated)))
     } else {
-        print!("{}", told(&scenario, &simulated));
+        say(&told(&scenario, &simulated))
     }
-    Ok(())
 }
 
 fn scenario(options: &Simulate) -> Result<Scenario, String> {
@@ -111,13 +105,11 @@ fn scenario(options: &Simulate) -> Result<Scenario, String> {
     scenario.limit.window = options.window.unwrap_or(scenario.limit.window);
     scenario.seed = options.seed.unwrap_or(scenario.seed);
     if let Some(clients) = options.clients {
-        if clients > 10_000_000 {
-            return Err("--clients is 10 million at the most".to_owned());
-        }
         for group in scenario.groups.iter_mut().filter(|group| group.count > 1) {
             group.count = clients;
         }
     }
+    scenario.check().map_err(|why| format!("{name}: {why}"))?;
     Ok(scenario)
 }
 
@@ -160,8 +152,9 @@ fn groups(scenario: &Scenario, simulated: &Simulated, lane: &Simulation) -> Map<
 fn told(scenario: &Scenario, simulated: &Simulated) -> String {
     let window = duration_text(scenario.limit.window);
     let mut text = format!(
-        "{}: {}\n{} of {} in {}; {} in {window} for {}\n\n",
+        "{}{}{}\n{} of {} in {}; {} in {window} for {}\n\n",
         scenario.name,
+        if scenario.about.is_empty() { "" } else { ": " },
         scenario.about,
         counted(simulated.requests, "request"),
         counted(scenario.clients(), "client"),
@@ -217,13 +210,10 @@ fn by_group(scenario: &Scenario, simulated: &Simulated) -> Vec<Vec<String>> {
 
 fn run_cloudflare(options: &Simulate) -> Result<(), String> {
     let unfit = [options.window.is_some(), options.seed.is_some(), options.clients.is_some()];
-    if unfit.contains(&true) || options.algorithm.is_some() || options.plot.is_some() {
+    if unfit.contains(&true) || !options.algorithm.is_empty() || options.plot.is_some() {
         return Err("cloudflare takes --share, --limit and --json".to_owned());
     }
     let share = options.share.unwrap_or(1.0);
-    if !(share > 0.0 && share <= 1.0) {
-        return Err(format!("--share is above 0 and at most 1, and not {share}"));
-    }
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut trial = Trial::of(share, threads);
     trial.limit = options.limit.unwrap_or(trial.limit);
@@ -233,11 +223,10 @@ fn run_cloudflare(options: &Simulate) -> Result<(), String> {
     let compared = compared.map_err(|error| error.to_string())?;
     let worst = cloudflare::worst_case(trial.limit).map_err(|error| error.to_string())?;
     if options.json {
-        println!("{}", cloudflare_results(trial, &compared, worst));
+        say(&format!("{}\n", cloudflare_results(trial, &compared, worst)))
     } else {
-        print!("{}", cloudflare_told(trial, &compared, worst));
+        say(&cloudflare_told(trial, &compared, worst))
     }
-    Ok(())
 }
 
 fn cloudflare_results(trial: Trial, compared: &Comparison, worst: u64) -> Value {

@@ -4,18 +4,16 @@ use std::path::Path;
 
 use tollgate_lab::run_cases;
 
-use super::lab::counted;
+use super::lab::{counted, say};
 use crate::source::read_policy;
 
 pub(crate) fn run(policy: &Path, tests: &Path) -> Result<(), String> {
     let outcomes = run_cases(&read_policy(policy)?, tests).map_err(|error| error.to_string())?;
-    for name in &outcomes.passed {
-        println!("ok      {name}");
-    }
+    let mut text: String = outcomes.passed.iter().map(|name| format!("ok      {name}\n")).collect();
     for (name, why) in &outcomes.failed {
-        println!("FAILED  {name}\n        {why}");
+        text.push_str(&format!("FAILED  {name}\n        {why}\n"));
     }
-    println!("{} passed, {} failed", outcomes.passed.len(), outcomes.failed.len());
+    say(&format!("{text}{} passed, {} failed\n", outcomes.passed.len(), outcomes.failed.len()))?;
     match outcomes.failed.len() {
         0 => Ok(()),
         failed => Err(format!("{}: {} failed", tests.display(), counted(failed as u64, "test"))),

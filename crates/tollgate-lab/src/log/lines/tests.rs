@@ -12,12 +12,12 @@ fn lines(bytes: &[u8]) -> Result<Vec<String>, LabError> {
     std::fs::write(&file, bytes).unwrap();
     let mut lines = Lines::open(&file, &Arc::default())?;
     let mut all = Vec::new();
-    while let Some(line) = lines.next()? {
+    while let Some((number, line)) = lines.next()? {
         all.push(match line {
             Line::Text(text) => String::from_utf8_lossy(text).into_owned(),
             Line::TooLong => "(too long)".to_owned(),
         });
-        assert_eq!(lines.number(), all.len() as u64);
+        assert_eq!((number, lines.number()), (all.len() as u64, all.len() as u64));
     }
     Ok(all)
 }
