@@ -441,6 +441,9 @@ fn scenarios_that_make_no_sense_are_refused() {
         let error = refused(&["simulate", text(&scenario)]);
         assert!(error.contains(expected), "{file}: {error}");
     }
+    printed(&["simulate", "app-open", "--seed", "18446744073709551615"]);
+    let error = refused(&["simulate", "soak", "--clients", "18446744073709551615"]);
+    assert!(error.contains("10000000 is the most"), "{error}");
     let error = refused(&["simulate", "boundary-atack"]);
     assert!(error.contains("boundary-attack"), "{error}");
 }

@@ -131,13 +131,14 @@ impl Scenario {
         let mut firsts: HashMap<&str, u32> = HashMap::new();
         let mut clients = 0;
         let mut arrivals: Vec<Arrivals> = Vec::new();
-        for (group, seed) in self.groups.iter().zip(self.seed..) {
+        for (group, number) in self.groups.iter().zip(0_u64..) {
             let first = *firsts.entry(&group.name).or_insert_with(|| {
                 let first = clients;
                 clients += group.count as u32;
                 first
             });
-            arrivals.push(Arrivals::new(group, first, Random::new(seed ^ 0x746f_6c6c)));
+            let seed = self.seed.wrapping_add(number) ^ 0x746f_6c6c;
+            arrivals.push(Arrivals::new(group, first, Random::new(seed)));
         }
         Merged::new(arrivals)
     }
@@ -146,7 +147,7 @@ impl Scenario {
     pub fn clients(&self) -> u64 {
         let counts: HashMap<&str, u64> =
             self.groups.iter().map(|group| (group.name.as_str(), group.count)).collect();
-        counts.values().sum()
+        counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count))
     }
 
     /// The numbers of clients, by the names of their groups, in their order.
