@@ -2,7 +2,7 @@
 check:
     .ci/run
 
-# All tests; `just test --long` adds what takes longer.
+# All tests, or some: `just test gateway`, `just test --long`.
 test *args:
     ./test {{args}}
 

@@ -288,7 +288,7 @@ mod tests {
     /// are about it.
     #[test]
     fn far_from_the_limit_it_is_hardly_ever_wrong() {
-        let is_long = std::env::var_os("TOLLGATE_LONG").is_some();
+        let is_long = tollgate_testkit::is_long();
         for (share, wrong) in [(0.01, 0.002), (1.0, 0.001)].into_iter().take(if is_long { 2 } else { 1 }) {
             let trial = Trial::of(share, 2);
             let compared = compare(trial, &|_| {}).unwrap();

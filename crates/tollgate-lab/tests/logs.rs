@@ -1,5 +1,4 @@
 //! Logs as they are found: every kind, with faults in them, whole and in pieces.
-#![allow(clippy::unwrap_used)]
 
 use std::io::Write as _;
 use std::time::Duration;

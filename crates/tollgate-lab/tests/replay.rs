@@ -1,6 +1,5 @@
 //! Replays of real logs beside the testkit's oracles, which share no code with what they judge. The logs stay where they are, beside the
 //! project; where they are not, each test says so.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -119,7 +118,7 @@ fn data() -> Option<PathBuf> {
     if data.is_dir() {
         return Some(data);
     }
-    eprintln!("skipped: the logs are not there ({})", data.display());
+    tollgate_testkit::skip(format_args!("the access logs are not in {}", data.display()));
     None
 }
 

@@ -1,9 +1,6 @@
 //! The files of envoyproxy/ratelimit: the examples of its documentation, and every rule of how descriptors are matched.
-#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
-mod envoy_files;
-
-use envoy_files::{Entries, Files, MESSAGING, Over, Shadow, Unlimited, Unmatched, Within};
+use crate::envoy_files::{Entries, Files, MESSAGING, Over, Shadow, Unlimited, Unmatched, Within};
 use tollgate_policy::{Described, Hits};
 
 #[test]

@@ -1,12 +1,9 @@
 //! How descriptors are counted: hits, refunds, quotas, shadows, windows, limits that come with them; all together or none.
-#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
-
-mod envoy_files;
 
 use std::path::Path;
 use std::time::Duration;
 
-use envoy_files::{Entries, Files, MESSAGING, Over, Within};
+use crate::envoy_files::{Entries, Files, MESSAGING, Over, Within};
 use tollgate::Timestamp;
 use tollgate_policy::{Described, Engine, Hits, NotDecided, Override, Policy};
 

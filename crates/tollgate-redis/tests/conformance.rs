@@ -1,6 +1,5 @@
 //! The Redis store keeps every promise of a store, as the table in memory does: on Redis, and on Valkey where that is
 //! installed.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -13,7 +12,7 @@ use tollgate_policy::{Ask, Does, Part, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::conformance::{Line, Store, conforms};
 use tollgate_testkit::oracle::Several;
-use tollgate_testkit::{RedisServer, Verdict};
+use tollgate_testkit::{RedisServer, Verdict, skip};
 
 #[path = "../../tollgate-core/tests/random/plain.rs"]
 mod plain;
@@ -76,7 +75,7 @@ fn the_redis_store_conforms() {
 fn it_conforms_on_valkey() {
     let version = Command::new("valkey-server").arg("--version").stdout(Stdio::null()).status();
     if !version.is_ok_and(|status| status.success()) {
-        return println!("skipped: there is no valkey-server on this machine");
+        return skip("valkey-server is not installed");
     }
     // The harness starts `redis-server`, which is the first argument here.
     let valkey = ["sh", "-c", "shift; exec valkey-server \"$@\"", "sh"];

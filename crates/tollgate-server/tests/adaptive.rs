@@ -1,13 +1,10 @@
 //! Adaptive rates over HTTP: what `PUT /v1/pressure` says is what tenants get.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::thread;
 use std::time::Duration;
 
+use crate::service::{Client, Service, assert_refused, eventually, json_of, timed};
 use serde_json::{Value, json};
-use service::{Client, Service, assert_refused, eventually, json_of, timed};
 
 const POLICY: &str = "
 identity: { tenant: header.x-tenant, client_ip: { trusted_proxies: [127.0.0.1] } }

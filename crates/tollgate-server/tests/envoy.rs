@@ -1,17 +1,13 @@
 //! A real Envoy before an application, by the files of `examples/envoy/` as they stand but for their ports, asking us.
-#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 //!
-//! `./test` installs Envoy, and says where in TOLLGATE_VENV; without it, a missing one is said to be, and passes.
-
-mod service;
-mod site;
+//! `./test` installs Envoy. Without it, and without Envoy, these tests are skipped.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
-use service::{Directory, TOLLGATE, eventually, json_of, repository};
-use site::{application, free_addresses, program};
-use tollgate_testkit::{Http, Process, http};
+use crate::service::{Directory, TOLLGATE, eventually, json_of, repository};
+use crate::site::{application, free_addresses};
+use tollgate_testkit::{Http, Process, http, program};
 
 /// Envoy, the application behind it, and the limiter that it asks.
 struct Site {

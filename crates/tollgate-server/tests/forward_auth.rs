@@ -1,14 +1,11 @@
 //! What a proxy asks on behalf of a client: which of its words are believed, and what is made of them.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use service::{Client, Service, eventually, pause, timed};
+use crate::service::{Client, Service, eventually, pause, timed};
 
 /// Limits that tell apart what they were asked about, each of its own number.
 const LIMITS: &str = "
@@ -110,7 +107,7 @@ fn a_path_meets_the_same_limits_however_it_is_written() {
 /// What is left of a limit for a key, by the admin's look at it.
 fn left(client: &mut Client, limit: &str, attribute: &str) -> u64 {
     let answer = client.get(&format!("/v1/keys?limit={limit}&{attribute}"));
-    service::json_of(&answer)["remaining"].as_u64().unwrap_or_else(|| panic!("{answer:?}"))
+    crate::service::json_of(&answer)["remaining"].as_u64().unwrap_or_else(|| panic!("{answer:?}"))
 }
 
 #[test]

@@ -1,11 +1,8 @@
 //! Envoy's rate limit service over gRPC, asked by a client made from all of Envoy's own protos: whatever our subset has
 //! wrong, a field that ends up elsewhere or not at all, would show here.
-#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
-mod envoy_client;
-mod service;
-
-use envoy_client::{Envoy, descriptor};
+use crate::envoy_client::{Envoy, descriptor};
+use crate::service::{Directory, Service, TOLLGATE, json_of};
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
@@ -14,7 +11,6 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
 use envoy_types::pb::google::protobuf::UInt64Value;
 use serde_json::json;
-use service::{Directory, Service, TOLLGATE, json_of};
 use tonic::Code as Grpc;
 
 const POLICY: &str = "
@@ -226,7 +222,7 @@ fn the_same_is_asked_as_json() {
     ] {
         let answer = client.post("/json", &wrong);
         assert_eq!(answer.status, 400, "{wrong}: {answer:?}");
-        service::assert_refused(&answer, wrong);
+        crate::service::assert_refused(&answer, wrong);
     }
 }
 
@@ -256,7 +252,7 @@ fn files_of_the_reference_are_served_as_they_are_and_again_when_they_change() {
     std::fs::write(folder.join("mongo.yaml"), file(3)).unwrap();
     let look = RateLimitDescriptor { hits_addend: Some(UInt64Value::default()), ..descriptor(users) };
     let look = RateLimitRequest { domain: "mongo_cps".to_owned(), descriptors: vec![look], hits_addend: 0 };
-    service::eventually("the file is read again", || {
+    crate::service::eventually("the file is read again", || {
         status(&envoy.call(look.clone()).unwrap(), 0) == (Code::Ok, Some((3, Unit::Day, "")), 2)
     });
     // And printed, they are a policy that says the same.

@@ -1,19 +1,15 @@
 //! What stands on the gRPC port besides decisions: health, reflection, TLS, the end; and messages that do not come whole.
-#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
-
-mod envoy_client;
-mod service;
 
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::envoy_client::Envoy;
+use crate::service::{Directory, Service, TOLLGATE, self_signed_certificate};
 use bytes::Bytes;
-use envoy_client::Envoy;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use hyper::http::{HeaderMap, Request};
 use prost::Message as _;
-use service::{Directory, Service, TOLLGATE};
 use tokio::runtime::Runtime;
 use tokio_stream::StreamExt as _;
 use tonic::transport::Channel;
@@ -90,7 +86,7 @@ fn reflection_lists_the_services_and_their_messages() {
 
 /// A message of gRPC as it goes over the wire.
 fn message(path: &str) -> Vec<u8> {
-    let descriptors = vec![envoy_client::descriptor(&[("path", path)])];
+    let descriptors = vec![crate::envoy_client::descriptor(&[("path", path)])];
     let request = envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest {
         domain: "edge".to_owned(),
         descriptors,
@@ -234,26 +230,9 @@ fn calls_on_one_connection_do_not_wait_for_each_other() {
 #[test]
 fn with_a_certificate_the_port_speaks_tls() {
     let directory = Directory::new();
-    let files = ["cert.pem", "key.pem"].map(|name| directory.path(name));
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "1",
-            "-subj",
-            "/CN=localhost",
-            "-out",
-        ])
-        .arg(&files[0])
-        .arg("-keyout")
-        .arg(&files[1])
-        .output();
-    let Ok(made) = made else { return eprintln!("skipped: there is no openssl; ./test installs it") };
-    assert!(made.status.success(), "{made:?}");
+    if !self_signed_certificate(&directory) {
+        return;
+    }
     let policy = format!(
         "listen: {{ http: '127.0.0.1:0', grpc: '127.0.0.1:0' }}\ntls: {{ cert_file: cert.pem, key_file: key.pem }}\n{POLICY}"
     );

@@ -1,13 +1,10 @@
 //! The commands of the lab, as they are used: the real binary, real logs, real files.
-#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-#[path = "service/mod.rs"]
-mod service;
-use service::{Directory, Service, repository, tollgate};
+use crate::service::{Directory, Service, repository, tollgate};
 
 /// The logs beside the project. Where they are not, tests of them say so.
 fn shipped(name: &str) -> Option<String> {
@@ -15,7 +12,7 @@ fn shipped(name: &str) -> Option<String> {
     if file.is_file() {
         return Some(file.to_str().unwrap().to_owned());
     }
-    eprintln!("skipped: the log is not there ({})", file.display());
+    tollgate_testkit::skip(format_args!("the access log {} is not there", file.display()));
     None
 }
 
@@ -307,7 +304,7 @@ fn advice_takes_a_share_and_a_percentage_for_the_same() {
 fn an_unordered_log_from_a_pipe_is_replayed_whole() {
     use std::io::Write as _;
     let rows: String = (0..20_000_u64).map(|at| format!("a,{}\n", if at == 5000 { 1 } else { at })).collect();
-    let mut command = std::process::Command::new(service::TOLLGATE);
+    let mut command = std::process::Command::new(crate::service::TOLLGATE);
     command.args(["replay", "/dev/stdin", "--limit", "10", "--window", "60s", "--json"]);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -322,9 +319,11 @@ fn an_unordered_log_from_a_pipe_is_replayed_whole() {
 
 #[test]
 fn a_full_or_closed_output_is_no_panic() {
-    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else { return };
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
+        return tollgate_testkit::skip("this machine has no /dev/full");
+    };
     for command in [&["simulate"][..], &["simulate", "--json"]] {
-        let output = std::process::Command::new(service::TOLLGATE)
+        let output = std::process::Command::new(crate::service::TOLLGATE)
             .args(command)
             .stdout(full.try_clone().unwrap())
             .output()

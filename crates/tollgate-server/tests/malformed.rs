@@ -1,12 +1,9 @@
 //! A body that makes no sense is refused in words and costs nothing.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::net::SocketAddr;
 
+use crate::service::{Service, assert_refused, json_of};
 use serde_json::{Value, json};
-use service::{Service, assert_refused, json_of};
 use tollgate_testkit::http::Answer;
 use tollgate_testkit::{Http, Random};
 

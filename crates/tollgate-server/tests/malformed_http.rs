@@ -1,13 +1,10 @@
 //! What is hardly HTTP, leads nowhere or names no address is refused or passed over, and stops nobody else.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use service::{Service, assert_refused};
+use crate::service::{Service, assert_refused};
 use tollgate_testkit::{Http, Random};
 
 const POLICY: &str = "

@@ -1,9 +1,6 @@
 //! A policy file with anything at all in it is right, or refused with the place of each fault.
-#![allow(clippy::unwrap_used)]
 
-mod service;
-
-use service::{Directory, repository, tollgate};
+use crate::service::{Directory, repository, tollgate};
 use tollgate_testkit::Random;
 
 #[rustfmt::skip]

@@ -1,15 +1,12 @@
 //! What keys cost in the running service.
-#![allow(clippy::unwrap_used)]
 
-mod service;
-
+use crate::service::{Service, eventually};
 use serde_json::json;
-use service::{Service, eventually};
 
-/// Ten million with TOLLGATE_LONG, else one.
+/// Ten million with `./test --long`, else one.
 #[test]
 fn ten_million_keys_take_four_hundred_megabytes() {
-    let keys: usize = if std::env::var_os("TOLLGATE_LONG").is_some() { 10_000_000 } else { 1_000_000 };
+    let keys: usize = if tollgate_testkit::is_long() { 10_000_000 } else { 1_000_000 };
     let service = Service::start(
         "store: { memory: { max_keys: 20000000 } }
 limits: [{ name: per-user, key: [user], token_bucket: { rate: 1/day, burst: 10 } }]",

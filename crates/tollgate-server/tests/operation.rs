@@ -1,7 +1,4 @@
 //! What operators do to a running server: other policies, signals, admin calls, records.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::fs;
 use std::net::TcpStream;
@@ -10,8 +7,10 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use crate::service::{
+    Client, Directory, Service, TOLLGATE, assert_refused, eventually, json_of, pause, timed,
+};
 use serde_json::{Value, json};
-use service::{Client, Directory, Service, TOLLGATE, assert_refused, eventually, json_of, pause, timed};
 
 /// A policy of one limit that tells two versions of it apart.
 fn policy(burst: u64) -> String {

@@ -1,6 +1,5 @@
 //! The code that is made from `proto/` is committed, so that building needs neither the compiler nor its time. This test
 //! makes it again and compares; `TOLLGATE_BLESS=1` writes it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,14 +1,10 @@
 //! The recipes of `examples/`, as they stand but for their ports, in the proxies that they are for: nginx, Caddy, HAProxy
 //! and Traefik.
-#![allow(clippy::unwrap_used)]
 //!
-//! `./test` installs them, and says where in TOLLGATE_VENV; without it, those that are missing are said to be, and pass.
+//! `./test` installs them. Without it, a proxy that is missing is reported as skipped.
 
-mod service;
-mod site;
-
-use service::json_of;
-use site::{Site, closed_sites, sites};
+use crate::service::json_of;
+use crate::site::{Site, closed_sites, sites};
 
 #[test]
 fn what_passes_is_told_how_it_stands() {

@@ -1,11 +1,10 @@
 //! The README's calls, made as they stand there: they answer what stands there, but for the numbers.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::process::Command;
 
-use service::{Service, repository};
+use tollgate_testkit::program;
+
+use crate::service::{Service, repository};
 
 /// A text with every number as `N`: of what it tells, times are never the same.
 fn without_numbers(text: &str) -> String {
@@ -22,8 +21,7 @@ fn without_numbers(text: &str) -> String {
 
 #[test]
 fn the_readmes_calls_answer_what_it_says() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no curl; ./test installs it");
+    if program("curl").is_none() {
         return;
     }
     let service = Service::start(

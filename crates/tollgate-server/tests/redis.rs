@@ -1,7 +1,4 @@
 //! Several processes on one Redis: one count for all, whatever their clocks say, and what is told when it goes.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::service::{Client, Directory, Service, TOLLGATE, eventually, json_of, pause, timed, tollgate};
 use serde_json::{Value, json};
-use service::{Client, Directory, Service, TOLLGATE, eventually, json_of, pause, timed, tollgate};
-use tollgate_testkit::{RedisServer, Witness, has_held};
+use tollgate_testkit::{RedisServer, Witness, has_held, is_long};
 
 const DEADLINE: Duration = Duration::from_millis(100);
 
@@ -88,8 +85,7 @@ fn hammer_three_processes() -> (Duration, Vec<String>) {
     let policy = store(&server, ", on_error: deny") + LIMITS;
     // An hour ahead, and an hour behind.
     let services = ["", "+3600s", "-3600s"].map(|ahead| start_ahead(&policy, ahead));
-    let long = std::env::var_os("TOLLGATE_LONG").is_some();
-    let (stop, seconds) = (AtomicBool::new(false), if long { 120 } else { 30 });
+    let (stop, seconds) = (AtomicBool::new(false), if is_long() { 120 } else { 8 });
     let witness = Witness::start(server.address());
     let (took, counted) = timed(|| {
         thread::scope(|scope| {

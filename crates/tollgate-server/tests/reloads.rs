@@ -1,13 +1,10 @@
 //! A thousand reloads under load: no request is lost, and nobody gains by them.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use crate::service::{Client, Service, eventually, json_of};
 use serde_json::{Value, json};
-use service::{Client, Service, eventually, json_of};
 use tollgate_testkit::Random;
 
 const RELOADS: usize = 1000;

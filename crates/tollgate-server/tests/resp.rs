@@ -1,15 +1,12 @@
 //! RESP on a real port: what sockets, clocks and signals add to what the unit tests of `src/resp` hold.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use service::resp::{Resp, RespService};
-use service::{Directory, Service, TOLLGATE, eventually, pause, timed};
+use crate::service::resp::{Resp, RespService};
+use crate::service::{Directory, Service, TOLLGATE, eventually, pause, timed};
 
 const POLICY: &str = "limits: [{ name: per-user, key: [user], token_bucket: { rate: 1/min, burst: 2 } }]";
 

@@ -1,45 +1,28 @@
 //! Redis clients that nobody here wrote, on the RESP port: redis-cli, redis-benchmark, redis-py, ioredis.
-#![allow(clippy::unwrap_used)]
 //!
-//! `./test` installs them, and says in TOLLGATE_VENV and TOLLGATE_NODE where the last two are; what is not there is skipped.
+//! `./test` installs them. The last two are in the directories that TOLLGATE_VENV and TOLLGATE_NODE name.
 
-mod service;
+use std::process::Command;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use tollgate_testkit::{packages, program};
 
-use service::Directory;
-use service::resp::RespService;
+use crate::service::resp::RespService;
+use crate::service::{Directory, self_signed_certificate};
 
 const POLICY: &str = "limits: [{ name: per-user, key: [user], token_bucket: { rate: 1/min, burst: 2 } }]";
 
-/// What a program says, if it is there; it must not fail.
-fn said(command: &mut Command) -> Option<String> {
-    let output: Output = match command.output() {
-        Ok(output) => output,
-        Err(error) => {
-            eprintln!("skipped: {:?}: {error}; ./test installs it", command.get_program());
-            return None;
-        }
-    };
-    let said =
+/// The output of a program, which must not fail.
+fn output_of(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text =
         [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
-    assert!(output.status.success(), "{command:?}: {said}");
-    Some(said)
-}
-
-/// Where `./test` has put something.
-fn place(variable: &str) -> Option<PathBuf> {
-    let place = std::env::var_os(variable).map(PathBuf::from);
-    if place.is_none() {
-        eprintln!("skipped: {variable} does not say where it is; ./test does");
-    }
-    place
+    assert!(output.status.success(), "{command:?}: {text}");
+    text
 }
 
 fn redis_cli(service: &RespService, arguments: &[&str]) -> Option<String> {
     let port = service.address.port().to_string();
-    said(Command::new("redis-cli").args(["-p", &port]).args(arguments))
+    Some(output_of(Command::new(program("redis-cli")?).args(["-p", &port]).args(arguments)))
 }
 
 #[test]
@@ -65,16 +48,7 @@ fn redis_cli_speaks_both_versions() {
 fn redis_cli_gives_a_password_over_tls() {
     let directory = Directory::new();
     directory.write("password", "secret\n");
-    let made = said(
-        Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
-            .args(["-addext", "subjectAltName=IP:127.0.0.1"])
-            .arg("-keyout")
-            .arg(directory.path("key.pem"))
-            .arg("-out")
-            .arg(directory.path("cert.pem")),
-    );
-    if made.is_none() {
+    if !self_signed_certificate(&directory) {
         return;
     }
     let policy = format!(
@@ -102,11 +76,10 @@ fn redis_benchmark_finishes_without_an_error() {
     let service = RespService::start(POLICY);
     let port = service.address.port().to_string();
     for pipeline in ["1", "16"] {
-        let mut command = Command::new("redis-benchmark");
+        let Some(benchmark) = program("redis-benchmark") else { return };
+        let mut command = Command::new(benchmark);
         command.args(["-p", &port, "-n", "20000", "-c", "50", "-P", pipeline, "-r", "1000", "-q"]);
-        let Some(report) = said(command.args(["CL.THROTTLE", "key:__rand_int__", "15", "30", "60"])) else {
-            return;
-        };
+        let report = output_of(command.args(["CL.THROTTLE", "key:__rand_int__", "15", "30", "60"]));
         assert!(report.contains("requests per second"), "{report}");
         assert!(!report.contains("Error") && !report.contains("WARNING"), "{report}");
     }
@@ -149,11 +122,11 @@ print("python is content")
 
 #[test]
 fn redis_py_is_content() {
-    let Some(venv) = place("TOLLGATE_VENV") else { return };
+    let Some(venv) = packages("TOLLGATE_VENV") else { return };
     let service = RespService::start(POLICY);
     let port = service.address.port().to_string();
-    let said = said(Command::new(venv.join("bin/python3")).args(["-c", PYTHON, &port])).unwrap();
-    assert!(said.ends_with("python is content\n"), "{said}");
+    let text = output_of(Command::new(venv.join("bin/python3")).args(["-c", PYTHON, &port]));
+    assert!(text.ends_with("python is content\n"), "{text}");
 }
 
 const NODE: &str = r#"
@@ -175,11 +148,9 @@ const assert = require("assert");
 
 #[test]
 fn ioredis_is_content() {
-    let Some(node) = place("TOLLGATE_NODE") else { return };
+    let (Some(modules), Some(node)) = (packages("TOLLGATE_NODE"), program("node")) else { return };
     let service = RespService::start(POLICY);
     let port = service.address.port().to_string();
-    let mut command = Command::new("node");
-    command.args(["-e", NODE, "--", &port]).current_dir(Path::new(&node));
-    let Some(said) = said(&mut command) else { return };
-    assert!(said.ends_with("node is content\n"), "{said}");
+    let text = output_of(Command::new(node).args(["-e", NODE, "--", &port]).current_dir(modules));
+    assert!(text.ends_with("node is content\n"), "{text}");
 }

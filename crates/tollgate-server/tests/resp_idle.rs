@@ -1,13 +1,10 @@
 //! Ten thousand idle connections.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::process::Command;
 
-use service::resp::RespService;
-use service::{Directory, TOLLGATE};
-use tollgate_testkit::Process;
+use crate::service::resp::RespService;
+use crate::service::{Directory, TOLLGATE};
+use tollgate_testkit::{Process, program};
 
 /// A process of its own, lest it and the server share the file descriptors of one.
 const CLIENT: &str = r#"
@@ -40,10 +37,7 @@ time.sleep(600)
 
 #[test]
 fn ten_thousand_idle_connections_take_32_kib_each_at_most() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no python3; ./test installs it");
-        return;
-    }
+    let Some(python) = program("python3") else { return };
     let count = 10_000;
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 12000 && exec \"$@\"", "sh", TOLLGATE]);
@@ -51,7 +45,7 @@ fn ten_thousand_idle_connections_take_32_kib_each_at_most() {
     service.connect().ask("PING", "+PONG\r\n");
     let before = service.memory();
     let (port, connections) = (service.address.port().to_string(), count.to_string());
-    let mut client = Process::start(Command::new("python3").args(["-c", CLIENT, &port, &connections]));
+    let mut client = Process::start(Command::new(python).args(["-c", CLIENT, &port, &connections]));
     client.line_with("all are idle");
     let a_connection = service.memory().saturating_sub(before) / count;
     println!("{a_connection} bytes a connection");

@@ -1,13 +1,10 @@
 //! `Retry-After` is honest: whoever comes sooner is denied, whoever waits that long is admitted, by the server's own clock.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::service::{Client, Service, json_of, pause, timed};
 use serde_json::{Value, json};
-use service::{Client, Service, json_of, pause, timed};
 use tollgate_testkit::http::Answer;
 
 const SECOND: Duration = Duration::from_secs(1);

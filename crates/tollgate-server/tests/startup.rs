@@ -1,12 +1,11 @@
 //! How the program starts, or says in a line why it does not.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::net::TcpListener;
 use std::process::Command;
 
-use service::{Directory, Service, TOLLGATE, eventually, tollgate};
+use tollgate_testkit::{program, skip};
+
+use crate::service::{Directory, Service, TOLLGATE, eventually, self_signed_certificate, tollgate};
 
 /// What it says when it is to serve by a policy that it cannot serve by: the last line, all it printed, and the code.
 fn refusal(policy: &str) -> (String, String) {
@@ -86,8 +85,7 @@ fn wrong_usage_is_told_from_refused_input() {
 #[test]
 fn without_a_policy_file_it_says_what_to_try_and_that_works() {
     if ["127.0.0.1:8080", "127.0.0.1:6380"].iter().any(|address| TcpListener::bind(address).is_err()) {
-        eprintln!("skipped: 127.0.0.1:8080 or :6380 is taken, where the built-in policy listens");
-        return;
+        return skip("127.0.0.1:8080 or :6380 is taken, where the built-in policy listens");
     }
     let mut service = Service::run(Directory::new(), Command::new(TOLLGATE).arg("serve"));
     assert_eq!(service.address.to_string(), "127.0.0.1:8080");
@@ -103,7 +101,7 @@ fn without_a_policy_file_it_says_what_to_try_and_that_works() {
         assert_eq!(answer.status, 200, "{command}: {answer:?}");
     }
     let refused = client.0.send("POST", "/v1/reload", &[], "");
-    service::assert_refused(&refused, "there is no file to reload");
+    crate::service::assert_refused(&refused, "there is no file to reload");
 }
 
 #[test]
@@ -124,43 +122,12 @@ fn a_demo_shows_something() {
     eventually("more come", || count("allow") > before);
 }
 
-/// Whether a program is there to be used.
-fn is_there(program: &str) -> bool {
-    let is_there =
-        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !is_there {
-        eprintln!("skipped: there is no `{program}` here");
-    }
-    is_there
-}
-
 #[test]
 fn with_a_certificate_it_speaks_tls_and_nothing_else() {
-    if !is_there("curl") || Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("skipped: it takes `openssl` and `curl`");
+    let directory = Directory::new();
+    if program("curl").is_none() || !self_signed_certificate(&directory) {
         return;
     }
-    let directory = Directory::new();
-    let (key, certificate) = (directory.path("key.pem"), directory.path("cert.pem"));
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-keyout",
-        ])
-        .arg(&key)
-        .arg("-out")
-        .arg(&certificate)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
     let service =
         Service::start_in(directory, "tls: { cert_file: ./cert.pem, key_file: ./key.pem }\nlimits: []");
     let curl = |arguments: &[&str], scheme: &str| {
@@ -194,8 +161,7 @@ fn with_a_certificate_it_speaks_tls_and_nothing_else() {
 #[test]
 fn a_gateway_listens_also_where_the_command_says_where_http_is_spoken() {
     if TcpListener::bind("127.0.0.1:8000").is_err() {
-        eprintln!("skipped: 127.0.0.1:8000 is taken, where a gateway listens unless told");
-        return;
+        return skip("127.0.0.1:8000 is taken, where a gateway listens by default");
     }
     let directory = Directory::new();
     let file = directory.write("tollgate.yaml", "gateway: { upstream: 'http://127.0.0.1:9' }\nlimits: []\n");

@@ -1,12 +1,9 @@
 //! The ride-hailing story, end to end: `examples/ridehailing.yaml` in the real binary, with its minutes made seconds.
-#![allow(clippy::unwrap_used)]
-
-mod service;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::service::{Client, Service, pause, repository};
 use serde_json::{Value, json};
-use service::{Client, Service, pause, repository};
 
 /// The example, on a free port, with windows of three seconds.
 fn story() -> Service {

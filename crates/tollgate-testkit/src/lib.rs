@@ -19,6 +19,8 @@ pub mod process;
 pub mod random;
 pub mod real_time;
 pub mod redis;
+pub mod stall_watch;
+pub mod test_run;
 pub mod trace;
 
 pub use allocations::Counting;
@@ -32,6 +34,8 @@ pub use ports::free_port;
 pub use process::{Process, address_in};
 pub use random::Random;
 pub use redis::{RedisClient, RedisCluster, RedisServer, Reply, Sentinels, Witness, has_held};
+pub use stall_watch::{StallWatch, Stalls};
+pub use test_run::{effort, is_long, packages, program, skip};
 pub use trace::{Step, Trace, rates};
 
 /// The exact fraction the adaptive oracles and the fair queue compute with, so that a test needs no

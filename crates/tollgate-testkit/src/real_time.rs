@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How often [`within`] looks.
-const STEP: Duration = Duration::from_millis(10);
+pub const STEP: Duration = Duration::from_millis(10);
 
 /// How long something takes, and what comes of it.
 #[expect(clippy::disallowed_methods, reason = "servers run by a real clock")]

@@ -1,11 +1,10 @@
 //! Memory stays within its bound, and what is being limited is not forgiven.
-#![allow(clippy::unwrap_used)]
 
 use tollgate::{Clock, KeyedLimiter, Nanos, Rate, Timestamp, TokenBucket, WhenFull};
 
 /// 50 million keys where `./test --long` asks for it, two million otherwise, through a table for a fiftieth.
 fn keys() -> u64 {
-    if std::env::var_os("TOLLGATE_LONG").is_some() { 50_000_000 } else { 2_000_000 }
+    if tollgate_testkit::is_long() { 50_000_000 } else { 2_000_000 }
 }
 
 fn builder(rate: u64, burst: u64, max_keys: usize) -> tollgate::Builder {

@@ -1,5 +1,4 @@
 //! The table keeps every promise of a store.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 

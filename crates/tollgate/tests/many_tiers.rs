@@ -1,5 +1,4 @@
 //! Ten thousand tiers, as a policy with a line for each customer has.
-#![allow(clippy::unwrap_used)]
 
 use tollgate::{Clock, KeyedLimiter, Numbers, Rate, Shed, Tier, TokenBucket};
 

@@ -1,5 +1,4 @@
 //! Threads on the same keys: never more than each limit, and none lost.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

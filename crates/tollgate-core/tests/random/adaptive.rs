@@ -11,7 +11,7 @@ use tollgate_testkit::{BigRational, Random};
 
 /// Steps that each controller is compared on.
 fn steps() -> u64 {
-    1_000_000 * crate::effort()
+    1_000_000 * tollgate_testkit::effort()
 }
 
 /// Calm and busy times take turns, so that limits grow to where their steps do, and fall again.
@@ -123,7 +123,7 @@ fn gradient2_equals_its_oracle() {
 
 #[test]
 fn multiplier_and_virtual_clock_equal_their_oracles() {
-    for seed in 0..100 * crate::effort() {
+    for seed in 0..100 * tollgate_testkit::effort() {
         let mut random = Random::new(seed);
         let shed = random.below(3) as u8;
         let mut multiplier = RateMultiplier::new(100).unwrap();

@@ -46,7 +46,7 @@ pub(crate) fn numbers(seed: u64) -> (u64, u64, Random) {
 }
 
 pub(crate) fn runs() -> std::ops::Range<u64> {
-    0..500 * crate::effort()
+    0..500 * tollgate_testkit::effort()
 }
 
 /// In every interval, from one admission to another, at most `burst + floor(d * rate)`.

@@ -9,8 +9,8 @@ use tollgate_core::{
 use tollgate_testkit::oracle::{self, LeakyQueue};
 use tollgate_testkit::{Random, Trace, answer, rates};
 
-use crate::compare::{RUNS, STEPS, compare};
-use crate::plain::answer;
+use super::compare::{RUNS, STEPS, compare};
+use super::plain::answer;
 
 const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 
@@ -69,7 +69,7 @@ fn token_bucket_equals_its_oracle() {
 fn token_bucket_that_keeps_its_arrival_time_equals_its_oracle() {
     let mut random = Random::new(1);
     let mut changes = 0;
-    for seed in 0..RUNS * crate::effort() {
+    for seed in 0..RUNS * tollgate_testkit::effort() {
         // Three sets of numbers, of which any request may bring any; as far as all of them can reach.
         let all: Vec<_> = (0..3).map(|i| numbers(3 * seed + i)).collect();
         let all: Vec<(Kept, u64)> = all
@@ -116,7 +116,7 @@ fn leaky_bucket_equals_its_oracle() {
 
 #[test]
 fn leaky_bucket_with_deadlines_equals_its_oracle() {
-    let steps = RUNS * STEPS as u64 * crate::effort();
+    let steps = RUNS * STEPS as u64 * tollgate_testkit::effort();
     let mut made = 0;
     for seed in 0.. {
         if made >= steps {
@@ -210,7 +210,7 @@ fn burst_credits_equal_their_oracle() {
 fn credits_that_last_are_as_many_as_the_oracle_says() {
     let (mut random, mut all) = (Random::new(1), rates(1).zip(rates(2)));
     let mut made = 0;
-    for _ in 0..RUNS * 100 * crate::effort() {
+    for _ in 0..RUNS * 100 * tollgate_testkit::effort() {
         let ((tokens, period), (peak_tokens, peak_period)) = all.next().unwrap();
         let burst_for = random.log_uniform(1, 10_000 * period.max(peak_period).min(YEAR / 1000));
         let rate = |tokens, period| Rate::new(tokens, Duration::from_nanos(period)).unwrap();

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Nanos, PermitId, Timestamp};
 
-use crate::promises::on_any_trace;
+use super::promises::on_any_trace;
 
 #[test]
 fn an_earlier_request_gains_nothing_then_or_later() {

@@ -4,8 +4,8 @@ use tollgate_core::{Algorithm, Decision, Outcome, Timestamp};
 use tollgate_testkit::oracle::Oracle;
 use tollgate_testkit::{Trace, answer};
 
-use crate::plain::answer;
-use crate::refunds::Charges;
+use super::plain::answer;
+use super::refunds::Charges;
 
 /// Steps that each algorithm is compared on: a million in all, in runs of a thousand, each on a new key with
 /// new numbers. A run that comes to the end of what its word can tell apart is followed by another.
@@ -20,7 +20,7 @@ where
     O: Oracle,
 {
     for refunds in [false, true] {
-        let steps = runs * STEPS as u64 * crate::effort();
+        let steps = runs * STEPS as u64 * tollgate_testkit::effort();
         let mut made = 0;
         for seed in 0.. {
             if made >= steps {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tollgate_core::{Concurrency, Decision, PermitId, Permits, Timestamp};
 use tollgate_testkit::{Random, oracle};
 
-use crate::compare::{RUNS, STEPS};
-use crate::plain::answer;
+use super::compare::{RUNS, STEPS};
+use super::plain::answer;
 
 #[test]
 fn concurrency_equals_its_oracle() {
-    for seed in 0..RUNS * crate::effort() {
+    for seed in 0..RUNS * tollgate_testkit::effort() {
         let mut random = Random::new(seed);
         let mut limit = random.log_uniform(1, 40);
         let lease = random.chance(2, 3).then(|| random.log_uniform(1, 1000));

@@ -3,11 +3,11 @@
 use tollgate_core::{Nanos, Outcome, PermitId, Rule, State, Timestamp};
 use tollgate_testkit::{Random, Trace};
 
-use crate::rules::{KINDS, random_rule};
+use super::rules::{KINDS, random_rule};
 
 /// A used key under one rule, carried over to another of the same algorithm.
 fn on_any_change(runs: u64, mut check: impl FnMut(&str, (&Rule, &State), (&Rule, &State), Timestamp)) {
-    for seed in 0..runs * crate::effort() {
+    for seed in 0..runs * tollgate_testkit::effort() {
         let mut random = Random::new(seed);
         let (old, scale) = random_rule(seed % KINDS, &mut random);
         let (new, _) = random_rule(seed % KINDS, &mut random);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_core::{Dispatch, FairQueue, Request, Running, Ticket, Timestamp, Weight};
 use tollgate_testkit::{Random, oracle};
 
-use crate::compare::{RUNS, STEPS};
+use super::compare::{RUNS, STEPS};
 
 fn request(weight: u32, cost: u64, deadline: Option<u64>, item: u64) -> Request<u64> {
     let deadline = deadline.map(Timestamp::from_nanos);
@@ -14,7 +14,7 @@ fn request(weight: u32, cost: u64, deadline: Option<u64>, item: u64) -> Request<
 
 #[test]
 fn fair_queue_equals_its_oracle() {
-    for seed in 0..RUNS * crate::effort() {
+    for seed in 0..RUNS * tollgate_testkit::effort() {
         let mut random = Random::new(seed);
         let (slots, cap) = (random.between(1, 5) as usize, random.between(1, 12) as usize);
         let tenants = random.between(1, 6);
@@ -83,7 +83,7 @@ struct Served {
 
 #[test]
 fn wf_7_shares_stay_within_the_bound_and_no_slot_is_idle() {
-    for seed in 0..100 * crate::effort() {
+    for seed in 0..100 * tollgate_testkit::effort() {
         let mut random = Random::new(seed);
         let slots = *random.pick(&[1, 1, 2, 4, 16, 64]);
         let tenants: Vec<(u32, u64)> = (0..random.between(2, 6))

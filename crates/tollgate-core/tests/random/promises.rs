@@ -3,15 +3,15 @@
 use tollgate_core::{Nanos, Outcome, PermitId, Retry, Rule, State, Timestamp};
 use tollgate_testkit::{Random, Trace};
 
-use crate::refunds::Charges;
-use crate::rules::{KINDS, random_rule};
+use super::refunds::Charges;
+use super::rules::{KINDS, random_rule};
 
 const NOBODY: PermitId = PermitId(0);
 
 /// Walks a random trace over keys of every kind of rule, in which charges are also given back, and calls
 /// `check` with the state before each step.
 pub(crate) fn on_any_trace(runs: u64, mut check: impl FnMut(&str, &Rule, &State, u64, Timestamp)) {
-    for seed in 0..runs * crate::effort() {
+    for seed in 0..runs * tollgate_testkit::effort() {
         let mut random = Random::new(seed);
         let (rule, scale) = random_rule(seed % KINDS, &mut random);
         let mut trace = Trace::new(seed, scale, rule.capacity()).longest_idle(1 << 55);

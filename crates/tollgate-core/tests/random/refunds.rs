@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate_core::{Algorithm, BurstCredits, MaxWait, Outcome, Rate, Retry, Timestamp, TokenBucket};
 use tollgate_testkit::{Random, Step, Trace};
 
-use crate::bounds::{Through, fixed_window_bound, numbers, runs, sliding_counter_bound, sliding_log_bound};
+use super::bounds::{Through, fixed_window_bound, numbers, runs, sliding_counter_bound, sliding_log_bound};
 
 /// The charges that were made on a key and have not been given back.
 pub(crate) struct Charges {

@@ -6,7 +6,7 @@ use tollgate_core::{Charge, Decision, PermitId, Rule, State, Timestamp, decide_a
 use tollgate_testkit::conformance::{self, Line, conforms};
 use tollgate_testkit::oracle::Several;
 
-use crate::plain::{answer, rule_of};
+use super::plain::{answer, rule_of};
 
 /// States by limit and key.
 #[derive(Default)]
@@ -49,7 +49,7 @@ fn the_smallest_store_conforms() {
 
 #[test]
 fn random_plans_equal_the_oracles() {
-    for seed in 100..100 + 20 * crate::effort() {
+    for seed in 100..100 + 20 * tollgate_testkit::effort() {
         conformance::random_plans_equal_the_oracles(Memory::default(), seed, 50_000);
     }
 }

@@ -6,7 +6,7 @@ use tollgate_core::{Align, FixedWindow, Mode, SlidingCounter, SlidingLog};
 use tollgate_testkit::oracle::{self, CounterMode};
 use tollgate_testkit::{Random, Trace};
 
-use crate::compare::{RUNS, compare};
+use super::compare::{RUNS, compare};
 
 const MONTH: u64 = 30 * 86_400 * 1_000_000_000;
 const HORIZON: u64 = 1 << 62;

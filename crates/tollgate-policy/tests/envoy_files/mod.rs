@@ -1,12 +1,5 @@
 //! An engine by files of envoyproxy/ratelimit, asked as Envoy asks.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    clippy::unwrap_used,
-    reason = "each test uses some of it, and fails where it fails"
-)]
-
 use std::path::Path;
 use std::time::Duration;
 

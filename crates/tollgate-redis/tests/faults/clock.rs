@@ -2,7 +2,7 @@
 
 use tollgate_testkit::RedisServer;
 
-use crate::{Node, wait};
+use super::{Node, wait};
 
 const BURST: u64 = 20;
 const HOUR: i64 = 3_600_000_000;

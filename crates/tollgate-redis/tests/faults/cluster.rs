@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep};
 use tollgate_testkit::RedisCluster;
 use tollgate_testkit::redis::slot_of;
 
-use crate::load::{Line, Load};
-use crate::{BACK_WITHIN, Node, wait};
+use super::load::{Line, Load};
+use super::{BACK_WITHIN, Node, wait};
 
 const RATE: u64 = 50;
 const BURST: u64 = 200;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate_testkit::{RedisServer, Witness, has_held};
 
-use crate::load::{Line, Load, Log, refill};
-use crate::{Node, wait};
+use super::load::{Line, Load, Log, refill};
+use super::{Node, wait};
 
 const RATE: u64 = 100;
 const BURST: u64 = 50; // and as many in each window
@@ -67,7 +67,7 @@ async fn three_processes_together_admit_what_one_limiter_would() {
 
 /// Nobody may let too many pass, however still the machine stood. Too few is said, with how long a mere ping took.
 async fn run() -> (Duration, Vec<String>) {
-    let seconds = if std::env::var_os("TOLLGATE_LONG").is_some() { 30 } else { 5 };
+    let seconds = if tollgate_testkit::is_long() { 30 } else { 5 };
     let server = wait(RedisServer::start);
     let mut policy = format!(
         "store: {{ redis: {{ url: '{}', deadline: {}ms, on_error: deny }} }}\nlimits:\n",

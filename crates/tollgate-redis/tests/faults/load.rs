@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tollgate_policy::Source;
 
-use crate::{Node, until};
+use super::{Node, until};
 
 /// What is asked again and again, by every process.
 #[derive(Clone, Copy)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_testkit::Lossy;
+use tollgate_testkit::{Lossy, skip};
 
-use crate::load::{Line, Load};
-use crate::{BACK_WITHIN, Node, wait};
+use super::load::{Line, Load};
+use super::{BACK_WITHIN, Node, wait};
 
 const LINE: Line = Line { name: "deny", attributes: &[("tenant", "acme")] };
 
@@ -15,7 +15,7 @@ async fn lost_packets_cost_answers_and_admit_nothing() {
     let network = match wait(Lossy::new) {
         Ok(network) => network,
         Err(reason) => {
-            return println!("skipped, since this machine has no network that loses packets: {reason}");
+            return skip(format_args!("this machine allows no network that loses packets: {reason}"));
         }
     };
     let server = wait(|| network.redis(&[]));

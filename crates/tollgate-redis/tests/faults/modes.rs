@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::load::{Line, Load, refill};
-use crate::{BACK_WITHIN, Node, wait};
+use super::load::{Line, Load, refill};
+use super::{BACK_WITHIN, Node, wait};
 
 const RATE: u64 = 50;
 const BURST: u64 = 200;
@@ -96,7 +96,7 @@ impl Outage {
     }
 
     /// From the first decision without the store to the last, at most.
-    fn out(&self, log: &crate::load::Log) -> Duration {
+    fn out(&self, log: &super::load::Log) -> Duration {
         let mut fallen = log.asked.iter().filter(|one| one.fell_back());
         let first = fallen.next().expect("something fell back").sent;
         fallen.map(|one| one.received() - first).max().unwrap_or_default()
@@ -105,7 +105,7 @@ impl Outage {
 
 /// How often a process lost the store. A busy machine misses a deadline of a few milliseconds by itself, before and after
 /// the outage that was made; and each time the bucket in the store may refill unaware.
-fn outages(log: &crate::load::Log) -> u64 {
+fn outages(log: &super::load::Log) -> u64 {
     let of = |node: usize| {
         let fell_back: Vec<bool> =
             log.asked.iter().filter(|one| one.node == node).map(|one| one.fell_back()).collect();

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tollgate_testkit::{FaultProxy, RedisServer};
 
-use crate::load::{Line, Load, refill};
-use crate::modes::Outage;
-use crate::{BACK_WITHIN, Node, wait};
+use super::load::{Line, Load, refill};
+use super::modes::Outage;
+use super::{BACK_WITHIN, Node, wait};
 
 const LATENCY: Duration = Duration::from_millis(200);
 const OUTAGE: Outage =

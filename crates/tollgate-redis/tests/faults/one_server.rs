@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tollgate_testkit::RedisServer;
 
-use crate::modes::Outage;
-use crate::wait;
+use super::modes::Outage;
+use super::wait;
 
 const OUTAGE: Outage =
     Outage { name: "", lasts: Duration::from_secs(2), deadline: Duration::from_millis(50), forgets: false };

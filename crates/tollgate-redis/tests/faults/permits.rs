@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use tollgate_policy::{Permits, Request, Source};
 use tollgate_testkit::RedisServer;
 
-use crate::{Node, PATIENCE, wait};
+use super::{Node, PATIENCE, wait};
 
 const LIMIT: u64 = 5;
 const LEASE: Duration = Duration::from_secs(1);

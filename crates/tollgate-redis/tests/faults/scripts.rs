@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep};
 use tollgate_policy::Source;
 use tollgate_testkit::RedisServer;
 
-use crate::load::{Line, Load};
-use crate::{Node, wait};
+use super::load::{Line, Load};
+use super::{Node, wait};
 
 const LINE: Line = Line { name: "exact", attributes: &[("tenant", "acme")] };
 

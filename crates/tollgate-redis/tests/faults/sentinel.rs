@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tollgate_testkit::Sentinels;
 
-use crate::load::{Line, Load};
-use crate::{BACK_WITHIN, Node, wait};
+use super::load::{Line, Load};
+use super::{BACK_WITHIN, Node, wait};
 
 const RATE: u64 = 50;
 const BURST: u64 = 200;

@@ -6,8 +6,8 @@ use tokio::time::{Instant, timeout};
 use tollgate_policy::Source;
 use tollgate_testkit::{RedisServer, free_port};
 
-use crate::load::{Line, Load};
-use crate::{BACK_WITHIN, Node, PATIENCE, wait};
+use super::load::{Line, Load};
+use super::{BACK_WITHIN, Node, PATIENCE, wait};
 
 const LINE: Line = Line { name: "deny", attributes: &[("tenant", "acme")] };
 

@@ -3,7 +3,7 @@
 use tollgate_redis::link::{Call, Link, Script, Settings, Topology};
 use tollgate_testkit::{RedisCluster, RedisServer};
 
-use crate::{PATIENCE, settings};
+use super::{PATIENCE, settings};
 
 /// Makes the user on a server.
 fn grant(server: &RedisServer) {

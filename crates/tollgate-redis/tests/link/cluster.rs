@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep};
 use tollgate_redis::link::{Call, Link, LinkError, Script, Settings, Topology};
 use tollgate_testkit::{RedisCluster, RedisServer};
 
-use crate::logs::lines;
-use crate::{DEADLINE, PATIENCE, count, counting, settings, until};
+use super::logs::lines;
+use super::{DEADLINE, PATIENCE, count, counting, settings, until};
 
 fn clustered(servers: &[&RedisServer]) -> Settings {
     Settings {

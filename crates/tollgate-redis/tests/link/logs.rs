@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_redis::link::{Link, Settings};
 use tollgate_testkit::RedisServer;
 
-use crate::{PATIENCE, count, counting, settings, until};
+use super::{PATIENCE, count, counting, settings, until};
 
 /// What all tests have logged so far.
 ///

@@ -8,8 +8,8 @@ use tollgate_redis::link::{Link, Password, Settings, Topology};
 use tollgate_testkit::redis::SentinelSecrets;
 use tollgate_testkit::{Directory, RedisServer, Sentinels};
 
-use crate::logs::lines;
-use crate::{PATIENCE, count, counting, settings, until};
+use super::logs::lines;
+use super::{PATIENCE, count, counting, settings, until};
 
 fn in_file(path: &Path) -> Option<Password> {
     Some(Password::File(path.to_owned()))

@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep};
 use tollgate_redis::link::{BreakerState, Call, Link, Script, Settings, Topology};
 use tollgate_testkit::{RedisCluster, RedisServer};
 
-use crate::logs::lines;
-use crate::{PATIENCE, count, counting, settings, until};
+use super::logs::lines;
+use super::{PATIENCE, count, counting, settings, until};
 
 /// Long enough for several attempts to see that a server is back.
 const A_WHILE: Duration = Duration::from_millis(1500);
@@ -23,6 +23,7 @@ async fn charge(link: &Link, key: &str) -> Result<(), String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_takes_no_charges_is_left_alone_until_it_does() {
+    let lines = lines();
     let server = RedisServer::start();
     assert_eq!(server.command(&["ACL", "SETUSER", "me", "on", ">mine", "~tollgate:*", "+@all"]).text(), "OK");
     let (username, password) = (Some("me".to_owned()), Some("mine".into()));
@@ -59,7 +60,7 @@ async fn a_server_that_takes_no_charges_is_left_alone_until_it_does() {
     }
     assert!(link.ready(PATIENCE).await, "{link:?}");
     assert_eq!(server.command(&["KEYS", "*"]).array().len(), 1, "what was tried leaves nothing");
-    let told = lines().with(&format!("shard=127.0.0.1:{}", server.port()));
+    let told = lines.with(&format!("shard=127.0.0.1:{}", server.port()));
     let opened = told.iter().filter(|line| line.contains("WARN") && line.contains("cannot be used")).count();
     assert_eq!(opened, 5, "{told:#?}");
 }

@@ -6,7 +6,7 @@ use tollgate_redis::link::{Link, LinkError, Settings, Topology};
 use tollgate_testkit::redis::SentinelSecrets;
 use tollgate_testkit::{Sentinels, free_port};
 
-use crate::{PATIENCE, count, counting, settings, until};
+use super::{PATIENCE, count, counting, settings, until};
 
 fn servers() -> Sentinels {
     Sentinels::with(SentinelSecrets { servers: None, sentinels: Some("watching") })

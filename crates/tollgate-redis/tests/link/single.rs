@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate_redis::link::{BreakerState, Call, Link, LinkError, Password, Script, Settings, Tls};
 use tollgate_testkit::{RedisServer, free_port};
 
-use crate::certificates::certificates;
-use crate::proxy::Proxy;
-use crate::{PATIENCE, count, counting, settings, until};
+use super::certificates::certificates;
+use super::proxy::Proxy;
+use super::{PATIENCE, count, counting, settings, until};
 
 /// What a busy machine may add to a deadline.
 const SLACK: Duration = Duration::from_millis(150);

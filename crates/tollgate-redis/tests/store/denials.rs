@@ -8,7 +8,7 @@ use tollgate_policy::{Ask, Does, Source, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::RedisServer;
 
-use crate::{ask, decide, hourly, store};
+use super::{ask, decide, hourly, store};
 
 /// Whether the store is asked, and what comes of it.
 async fn told(store: &RedisStore, asked: Ask<'_>) -> (Source, bool) {

@@ -8,7 +8,7 @@ use tollgate_core::{Align, FixedWindow, Mode, Rate, Rule, SlidingCounter, TokenB
 use tollgate_policy::{Ask, Does};
 use tollgate_testkit::{Random, RedisServer};
 
-use crate::{ask, decide, one_of_each, slow_pace, store};
+use super::{ask, decide, one_of_each, slow_pace, store};
 
 #[tokio::test]
 async fn keys_live_as_long_as_they_matter_and_not_for_ever() {

@@ -4,7 +4,7 @@ use tollgate_core::Rule;
 use tollgate_policy::{Ask, Decided, Does};
 use tollgate_testkit::RedisServer;
 
-use crate::{ask, decide, hourly, one_of_each, store};
+use super::{ask, decide, hourly, one_of_each, store};
 
 #[tokio::test]
 async fn what_is_named_twice_pays_twice() {

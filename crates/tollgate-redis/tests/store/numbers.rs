@@ -10,7 +10,7 @@ use tollgate_policy::{Ask, Does, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::{FaultProxy, RedisServer};
 
-use crate::{ask, decide, dump, hourly, one_of_each, slow_pace, store};
+use super::{ask, decide, dump, hourly, one_of_each, slow_pace, store};
 
 /// The same with other numbers: those of another tier, for the same key.
 fn others(rule: &Rule) -> Rule {

@@ -1,7 +1,5 @@
 //! A service that is asked over gRPC, by a client made from all of Envoy's own protos.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and fails where it fails")]
-
 use std::net::SocketAddr;
 use std::process::Command;
 

@@ -1,7 +1,5 @@
 //! An application behind the gateway: hyper serves it, and it writes down what it gets.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -36,11 +34,15 @@ impl Arrived {
     }
 }
 
-/// Work that was done: when it was, and how long after the request arrived.
+/// Work that the application has finished.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
+    /// When it was finished.
     pub(crate) at: Instant,
-    pub(crate) took: Duration,
+    /// How long a worker was busy with it, as measured: more than was asked for on a machine that stalls.
+    pub(crate) worked: Duration,
+    /// The requests for `/sleep` inside the application when this one arrived: waiting for a worker, or at work.
+    pub(crate) ahead: usize,
 }
 
 /// An application that runs until it is dropped.
@@ -54,8 +56,8 @@ struct State {
     arrived: Mutex<Vec<Arrived>>,
     served: Mutex<Vec<Served>>,
     connections: AtomicUsize, // so far
-    at_work: AtomicUsize,
-    most_at_work: AtomicUsize,
+    inside: AtomicUsize,      // waiting for a worker, or at work
+    most_inside: AtomicUsize,
     workers: Semaphore, // as many requests are worked on at once
 }
 
@@ -79,8 +81,8 @@ impl Backend {
             arrived: Mutex::default(),
             served: Mutex::default(),
             connections: AtomicUsize::new(0),
-            at_work: AtomicUsize::new(0),
-            most_at_work: AtomicUsize::new(0),
+            inside: AtomicUsize::new(0),
+            most_inside: AtomicUsize::new(0),
             workers: Semaphore::new(workers),
         });
         let serving = Arc::clone(&state);
@@ -93,15 +95,32 @@ impl Backend {
         self.state.arrived.lock().clone()
     }
 
+    pub(crate) fn count_arrived(&self) -> usize {
+        self.state.arrived.lock().len()
+    }
+
+    /// What has arrived so far, without the first `from`.
+    pub(crate) fn arrived_from(&self, from: usize) -> Vec<Arrived> {
+        self.state.arrived.lock()[from..].to_vec()
+    }
+
     /// Says how many have arrived, also from another thread.
     pub(crate) fn watch(&self) -> impl Fn() -> usize + Send + use<> {
         let state = Arc::clone(&self.state);
         move || state.arrived.lock().len()
     }
 
-    /// The work that was done so far.
+    /// The work that is finished so far.
     pub(crate) fn served(&self) -> Vec<Served> {
         self.state.served.lock().clone()
+    }
+
+    /// The part of their time that this many workers worked, in a span of time.
+    pub(crate) fn busy(&self, from: Instant, until: Instant, workers: usize) -> f64 {
+        let served = self.state.served.lock();
+        let in_span = served.iter().filter(|served| (from..until).contains(&served.at));
+        let worked: Duration = in_span.map(|served| served.worked).sum();
+        worked.as_micros() as f64 / (workers as f64 * (until - from).as_micros() as f64)
     }
 
     /// How many connections it has been asked over.
@@ -109,9 +128,13 @@ impl Backend {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// How many requests it has worked on at once, at most.
-    pub(crate) fn most_at_work(&self) -> usize {
-        self.state.most_at_work.load(Ordering::Relaxed)
+    /// The most requests for `/sleep` that were inside the application at once, since the start or since this was forgotten.
+    pub(crate) fn most_inside(&self) -> usize {
+        self.state.most_inside.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn forget_most_inside(&self) {
+        self.state.most_inside.store(0, Ordering::Relaxed);
     }
 
     /// Works on more requests at once, or on fewer.
@@ -170,13 +193,14 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let mut response = Response::new(Answer::from(told));
     match what {
         "sleep" => {
+            let inside = Inside::enter(&state);
             let worker = state.workers.acquire().await.unwrap();
-            let at_work = state.at_work.fetch_add(1, Ordering::Relaxed) + 1;
-            state.most_at_work.fetch_max(at_work, Ordering::Relaxed);
+            let began = Instant::now();
             tokio::time::sleep(Duration::from_millis(number)).await;
-            state.at_work.fetch_sub(1, Ordering::Relaxed);
             drop(worker);
-            state.served.lock().push(Served { at: Instant::now(), took: at.elapsed() });
+            let (at, ahead) = (Instant::now(), inside.ahead);
+            drop(inside);
+            state.served.lock().push(Served { at, worked: at - began, ahead });
         }
         "status" => *response.status_mut() = hyper::StatusCode::from_u16(number as u16).unwrap(),
         "bytes" => *response.body_mut() = Answer::from("x".repeat(number as usize)),
@@ -191,6 +215,26 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
         _ => {}
     }
     Ok(response)
+}
+
+/// A request that is inside the application until this is dropped, also when its client leaves.
+struct Inside<'s> {
+    state: &'s State,
+    ahead: usize,
+}
+
+impl<'s> Inside<'s> {
+    fn enter(state: &'s State) -> Self {
+        let ahead = state.inside.fetch_add(1, Ordering::Relaxed);
+        state.most_inside.fetch_max(ahead + 1, Ordering::Relaxed);
+        Self { state, ahead }
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.state.inside.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A body of one piece, or of several that come 20 ms after each other.

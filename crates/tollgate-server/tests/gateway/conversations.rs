@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::application::application;
-use crate::backend::Backend;
-use crate::running::Gateway;
+use super::application::application;
+use super::backend::Backend;
+use super::running::Gateway;
 use crate::service::{eventually, pause};
 
 fn before(address: SocketAddr, gateway: &str, policy: &str) -> Gateway {

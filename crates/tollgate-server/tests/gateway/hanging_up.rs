@@ -4,9 +4,14 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::backend::Backend;
-use crate::running::Gateway;
+use tollgate_testkit::{StallWatch, real_time};
+
+use super::backend::Backend;
+use super::running::Gateway;
 use crate::service::{eventually, timed};
+
+/// How soon nothing is left: 100 ms, plus one step of `eventually`.
+const SOON: Duration = Duration::from_millis(100).saturating_add(real_time::STEP);
 
 /// Clients that have each sent a request, which waits.
 fn waiting(gateway: &Gateway, count: usize, target: &str, metric: &str) -> Vec<TcpStream> {
@@ -33,16 +38,18 @@ fn a_thousand_who_wait_for_a_slot_leave_nothing_behind() {
     eventually("the slot is taken", || backend.arrived().len() == 1);
     let clients = waiting(&gateway, 1000, "/never", "tollgate_queue_length");
     let mut seen = gateway.service.connect();
+    let watch = StallWatch::start();
     drop(clients);
     let (took, ()) =
         timed(|| eventually("nobody waits", || seen.metric("tollgate_queue_length") == Some(0.0)));
+    let stalls = watch.stop();
     println!("1000 hung up: the queue was empty after {took:?}");
     drop(busy);
     assert_eq!(gateway.connect().send("GET", "/next", &[], "").status, 200);
     let arrived: Vec<String> = backend.arrived().into_iter().map(|arrived| arrived.request).collect();
     assert_eq!(arrived, ["GET /sleep/20000", "GET /next"]);
     assert_eq!(seen.metric("tollgate_gateway_requests_total{outcome=\"gone\"}"), Some(1001.0));
-    assert!(took < Duration::from_millis(100) + crate::service::STEP, "{took:?}");
+    assert!(took < SOON + stalls.total, "{took:?}; {stalls:?}");
 }
 
 #[test]
@@ -56,13 +63,15 @@ fn a_thousand_who_wait_for_their_turn_give_their_places_up() {
     assert_eq!(full, Some(0.0));
     let mut seen = gateway.service.connect();
     let arrived = backend.arrived().len();
+    let watch = StallWatch::start();
     drop(clients);
     let (took, ()) = timed(|| eventually("nobody is held", || seen.metric("tollgate_held") == Some(0.0)));
+    let stalls = watch.stop();
     println!("1000 hung up: nobody was held after {took:?}");
     let (next, answer) = timed(|| gateway.connect().send("GET", "/next", &[], ""));
     assert_eq!(answer.status, 200);
     assert!(next < Duration::from_secs(7), "it waits for the one before it, not for a thousand: {next:?}");
     let late = backend.arrived().len() - arrived;
     assert!(late <= 3, "{late} went while others hung up");
-    assert!(took < Duration::from_millis(100) + crate::service::STEP, "{took:?}");
+    assert!(took < SOON + stalls.total, "{took:?}; {stalls:?}");
 }

@@ -8,10 +8,11 @@ use hyper::Request;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+use tollgate_testkit::program;
 
-use crate::backend::Backend;
-use crate::running::Gateway;
-use crate::service::{Directory, eventually};
+use super::backend::Backend;
+use super::running::Gateway;
+use crate::service::{Directory, eventually, self_signed_certificate};
 
 async fn connect(gateway: &Gateway) -> SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(gateway.address).await.unwrap();
@@ -100,16 +101,9 @@ async fn a_cookie_in_pieces_arrives_in_one() {
 #[test]
 fn curl_speaks_either_over_tls() {
     let directory = Directory::new();
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-keyout", "key.pem", "-out", "cert.pem"])
-        .current_dir(directory.path("."))
-        .output();
-    let has_curl = Command::new("curl").arg("--version").output().is_ok();
-    let (Ok(made), true) = (made, has_curl) else {
-        return eprintln!("skipped: it takes `openssl` and `curl`");
-    };
-    assert!(made.status.success(), "{made:?}");
+    if program("curl").is_none() || !self_signed_certificate(&directory) {
+        return;
+    }
     let backend = Backend::start();
     let policy = format!(
         "tls: {{ cert_file: '{0}/cert.pem', key_file: '{0}/key.pem' }}",

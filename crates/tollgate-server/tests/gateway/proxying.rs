@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tollgate_testkit::free_port;
 
-use crate::backend::Backend;
-use crate::running::Gateway;
+use super::backend::Backend;
+use super::running::Gateway;
 use crate::service::{eventually, json_of, pause, timed};
 
 /// An address at which nobody listens.

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::backend::Backend;
-use crate::running::Gateway;
+use super::backend::Backend;
+use super::running::Gateway;
 use crate::service::{eventually, json_of};
 
 const POLICY: &str = "

@@ -1,8 +1,8 @@
 //! Limits read a request as the application does: what they could read otherwise is refused, or not handed on.
 
-use crate::application::application;
-use crate::backend::Backend;
-use crate::running::Gateway;
+use super::application::application;
+use super::backend::Backend;
+use super::running::Gateway;
 
 const KEYED: &str = "identity: { tenant: header.x-api-key }\n\
                      limits: [{ name: per-tenant, key: [tenant], token_bucket: { rate: 1/hour, burst: 9 } }]";

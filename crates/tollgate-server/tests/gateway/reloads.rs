@@ -1,7 +1,7 @@
 //! Another `gateway:` in the policy file, while clients are connected.
 
-use crate::backend::Backend;
-use crate::running::Gateway;
+use super::backend::Backend;
+use super::running::Gateway;
 use crate::service::{eventually, json_of};
 
 fn url(backend: &Backend) -> String {
@@ -47,12 +47,12 @@ fn more_slots_are_for_those_who_wait_already() {
             let mut client = gateway.connect();
             scope.spawn(move || assert_eq!(client.send("GET", "/sleep/300", &[], "").status, 200));
         }
-        eventually("two are at work", || backend.most_at_work() == 2);
+        eventually("two are at work", || backend.most_inside() == 2);
         let told = gateway.reload(&url(&backend), &slots(5), "");
         assert_eq!(told["needs_restart"], serde_json::json!([]));
-        eventually("five are at work", || backend.most_at_work() == 5);
+        eventually("five are at work", || backend.most_inside() == 5);
     });
-    assert_eq!(backend.most_at_work(), 5);
+    assert_eq!(backend.most_inside(), 5);
     assert_eq!(gateway.service.connect().metric("tollgate_limit_current"), Some(5.0));
     // Who has a slot keeps it, however slots are shared from now on.
     std::thread::scope(|scope| {

@@ -1,12 +1,10 @@
 //! The real gateway, with a policy of the test's own.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
 use std::net::SocketAddr;
 
 use tollgate_testkit::{Http, address_in};
 
-use crate::backend::Backend;
+use super::backend::Backend;
 use crate::service::{Directory, Service, TOLLGATE};
 
 /// A gateway that runs until it is dropped.

@@ -4,12 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use tollgate_testkit::Process;
+use tollgate_testkit::{Process, program};
 
-use crate::backend::Backend;
-use crate::running::Gateway;
+use super::backend::Backend;
+use super::running::Gateway;
 use crate::service::{Directory, eventually};
-use crate::site::{free_addresses, program};
+use crate::site::free_addresses;
 
 /// The request that must never arrive.
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";

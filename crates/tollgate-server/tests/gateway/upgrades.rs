@@ -4,7 +4,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::running::Gateway;
+use super::running::Gateway;
 use crate::service::eventually;
 
 /// A server that answers every message with itself.

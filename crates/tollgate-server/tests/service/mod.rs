@@ -1,7 +1,5 @@
 //! The real binary, with a policy of the test's own.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and fails where it fails")]
-
 pub(crate) mod resp;
 
 use std::fs;
@@ -9,11 +7,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tollgate_testkit::{Http, Process, address_in, http};
+pub(crate) use tollgate_testkit::real_time::{pause, timed};
+use tollgate_testkit::{Http, Process, address_in, http, program, real_time};
 
 /// The binary under test.
 pub(crate) const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
@@ -115,32 +112,9 @@ pub(crate) fn assert_refused(answer: &http::Answer, of: impl std::fmt::Debug) {
     assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{of:?}: {problem}");
 }
 
-/// How long something takes, and what comes of it.
-#[expect(clippy::disallowed_methods, reason = "the server runs by a real clock")]
-pub(crate) fn timed<T>(what: impl FnOnce() -> T) -> (Duration, T) {
-    let begin = Instant::now();
-    let result = what();
-    (begin.elapsed(), result)
-}
-
-/// Lets real time pass, for promises that are about it.
-#[expect(clippy::disallowed_methods, reason = "the server runs by a real clock")]
-pub(crate) fn pause(span: Duration) {
-    sleep(span);
-}
-
-/// How often [`eventually`] looks.
-pub(crate) const STEP: Duration = Duration::from_millis(20);
-
-/// Waits until something is so, for ten seconds at most.
+/// Waits until a condition holds, for at most 30 seconds.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..500 {
-        if is_so() {
-            return;
-        }
-        pause(STEP);
-    }
-    panic!("it is still not so after ten seconds: {what}");
+    real_time::eventually(what, || is_so().then_some(()));
 }
 
 /// What a command that ends has said.
@@ -179,6 +153,30 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Writes `cert.pem` and `key.pem` for this machine into a directory. False, and the test is skipped, without openssl.
+pub(crate) fn self_signed_certificate(directory: &Directory) -> bool {
+    let Some(openssl) = program("openssl") else { return false };
+    let output = Command::new(openssl)
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(directory.path("."))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    true
 }
 
 /// A file of the repository.

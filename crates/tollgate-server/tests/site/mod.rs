@@ -1,15 +1,12 @@
 //! A site as the recipes of `examples/` build it: a real proxy before an application, and the limiter that it asks.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and fails where it fails")]
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
 use socket2::{Domain, Socket, Type};
-use tollgate_testkit::{Http, Process, http};
+use tollgate_testkit::{Http, Process, free_port, http, program};
 
 use crate::service::{Directory, TOLLGATE, eventually, repository};
 
@@ -199,27 +196,9 @@ fn start_limiter(address: SocketAddr) -> Process {
     limiter
 }
 
-/// Where a program is. `./test` installs them all, and says so by TOLLGATE_VENV; without it, one that is not there is
-/// said to be missing, and is none.
-pub(crate) fn program(name: &str) -> Option<PathBuf> {
-    let venv = std::env::var_os("TOLLGATE_VENV").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut directories: Vec<PathBuf> = venv.iter().map(|venv| venv.join("bin")).collect();
-    directories.extend(std::env::split_paths(&path));
-    directories.push("/usr/sbin".into());
-    let found = directories.into_iter().map(|directory| directory.join(name)).find(|file| file.is_file());
-    if found.is_none() {
-        assert!(venv.is_none(), "{name} is missing, and ./test should have installed it");
-        eprintln!("skipped: there is no {name}; ./test installs it");
-    }
-    found
-}
-
-/// Addresses of the loopback that nobody has.
+/// Addresses of the loopback on which nobody listens, and which no connection of anybody's takes before a server does.
 pub(crate) fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    let listeners: [TcpListener; N] =
-        std::array::from_fn(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap())
+    std::array::from_fn(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())))
 }
 
 /// An application that answers what it was sent: method, target and length of the body in the first line, then the

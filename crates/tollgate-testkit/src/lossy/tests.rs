@@ -13,7 +13,7 @@ fn lossy() -> Option<Lossy> {
     let about_the_machine =
         ["not permitted", "ermission denied", "No such file", "nknown device", "not supported"];
     assert!(about_the_machine.iter().any(|words| reason.contains(words)), "{reason}");
-    eprintln!("skipped: {reason}");
+    crate::skip(reason);
     None
 }
 

@@ -12,7 +12,7 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{ToPrimitive, Zero};
 
-/// The state of VECTORS sections 1 and 2, with T = `period / tokens` and b = `burst`.
+/// The state of docs/vectors.md, token bucket and leaky bucket, with T = `period / tokens` and b = `burst`.
 struct Formula {
     interval: BigRational,
     burst: u64,

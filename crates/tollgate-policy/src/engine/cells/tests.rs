@@ -30,7 +30,7 @@ fn cell(
 #[test]
 fn numbers_of_redis_cell_decide_as_redis_cell_does() {
     let engine = engine();
-    // VECTORS TB-10, and WIRE 3.3: the moment in ms, the quantity, the answer.
+    // TB-10 of docs/vectors.md, and more of what redis-cell answers: the moment in ms, the quantity, the answer.
     let rows = [
         (0, 6, (1, 5, -1, 0)),
         (0, 1, (0, 4, -1, 1000)),

@@ -1,9 +1,8 @@
 //! Processes that share a store, as users run them, while its servers fail: what is decided meanwhile, how much passes that
 //! should not have, how long a decision takes, and how soon everything is exact again.
 //!
-//! Each test prints what it measured beside its bound (`cargo test -p tollgate-redis --test faults -- --nocapture`);
+//! Each test prints what it measured beside its bound (`cargo test -p tollgate-redis --test integration faults:: -- --nocapture`);
 //! docs/redis.md has the table.
-#![allow(clippy::unwrap_used)]
 
 mod clock;
 mod cluster;

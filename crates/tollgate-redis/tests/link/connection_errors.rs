@@ -6,8 +6,8 @@ use std::time::Duration;
 use tollgate_redis::link::{Link, Script, Settings, Tls};
 use tollgate_testkit::{Directory, RedisServer, free_port};
 
-use crate::certificates::certificates;
-use crate::{PATIENCE, settings, until};
+use super::certificates::certificates;
+use super::{PATIENCE, settings, until};
 
 /// A server with TLS on another port.
 fn server(folder: &Directory, cert: &str, key: &str) -> (RedisServer, u16) {

@@ -1,10 +1,7 @@
 //! Calls besides decisions: keys that are looked at and reset, permits that are given back.
-#![allow(clippy::unwrap_used)]
 
-mod service;
-
+use crate::service::{Service, json_of};
 use serde_json::json;
-use service::{Service, json_of};
 
 const POLICY: &str = "
 limits:

@@ -1,6 +1,5 @@
 //! What the store promises beyond single decisions: nothing is touched by a denial, keys live as long as they matter, hammered
 //! keys cost nothing, and an ACL can say what it does.
-#![allow(clippy::unwrap_used)]
 
 mod denials;
 mod expiry;

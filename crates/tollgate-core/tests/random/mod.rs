@@ -2,7 +2,6 @@
 //!
 //! Every test names its seed and step when it fails. `TOLLGATE_LONG=1` (`./test --long`) makes ten times
 //! as many steps.
-#![allow(clippy::unwrap_used)]
 
 mod adaptive;
 mod bounds;
@@ -18,8 +17,3 @@ mod refunds;
 mod rules;
 mod store;
 mod windows;
-
-/// How many times more steps than usual are asked for.
-fn effort() -> u64 {
-    if std::env::var_os("TOLLGATE_LONG").is_some() { 10 } else { 1 }
-}

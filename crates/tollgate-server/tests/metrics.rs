@@ -1,10 +1,7 @@
 //! What operators see of decisions: the metrics.
-#![allow(clippy::unwrap_used)]
 
-mod service;
-
+use crate::service::Service;
 use serde_json::json;
-use service::Service;
 
 #[test]
 fn only_what_a_shadow_limit_let_pass_is_its_cost() {

@@ -3,13 +3,13 @@
 mod acl;
 mod certificates;
 mod cluster;
+mod connection_errors;
 mod logs;
 mod passwords;
 mod proxy;
 mod refusing;
 mod sentinel;
 mod single;
-mod words;
 
 use std::time::Duration;
 

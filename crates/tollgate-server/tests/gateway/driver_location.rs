@@ -1,23 +1,15 @@
 //! The driver-location story: phones post where they are in bursts, and the spatial index takes 3000 writes a second, never more.
-#![allow(clippy::unwrap_used)]
-
-#[path = "gateway/backend.rs"]
-mod backend;
-#[path = "gateway/load.rs"]
-mod load;
-#[path = "gateway/running.rs"]
-mod running;
-mod service;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use backend::Backend;
-use load::{Asker, percentile, runtime, undisturbed};
-use running::Gateway;
+use super::backend::Backend;
+use super::load::{Asker, percentile, runtime};
+use super::running::Gateway;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
+use tollgate_testkit::{StallWatch, is_long};
 
 const POLICY: &str = "
 limits:
@@ -30,38 +22,43 @@ limits:
 /// A slot: one write each third of a millisecond.
 const SLOT: Duration = Duration::from_nanos(333_333);
 
-/// How long the machine may stand still without making writes late.
-const STALL: Duration = Duration::from_millis(10);
+/// By how much writes may be late on a machine that does not stall: clients, gateway and application share its cores.
+const LATE: Duration = Duration::from_millis(10);
 
 /// As many phones, each with one connection: more than can be held.
 const PHONES: usize = 6000;
 
-/// Bursts of so many posts, as often as this: 5000 a second, until all are sent. From the third second on, the queue is full.
+/// Bursts of this many posts, this often: 5000 per second, until all are sent. From the third second on, the queue is full.
 const BURST: usize = 500;
 const BETWEEN: Duration = Duration::from_millis(100);
-const POSTS: usize = 50_000;
+
+/// The posts of ten seconds in a long run, else of three and a half.
+fn posts() -> usize {
+    if is_long() { 50_000 } else { 17_500 }
+}
 
 /// One post, as the phone saw it.
 struct Posted {
     number: usize,
     status: u16,
     retry_after: Option<u64>,
+    began: Instant,
     took: Duration,
 }
 
-/// In every burst, phones post that have no answer to wait for. When the first was sent, and what became of them.
-fn bursts(gateway: &Gateway) -> (Instant, Vec<Posted>) {
-    let posted = Rc::new(RefCell::new(Vec::with_capacity(POSTS)));
+/// In every burst, phones post that have no answer to wait for. Returns what became of the posts.
+fn bursts(gateway: &Gateway) -> Vec<Posted> {
+    let posted = Rc::new(RefCell::new(Vec::with_capacity(posts())));
     let (runtime, local) = (runtime(), LocalSet::new());
-    let sent = local.block_on(&runtime, async {
+    local.block_on(&runtime, async {
         let phones = Rc::new(RefCell::new(Vec::new()));
         for _ in 0..PHONES / 100 {
             let connecting = (0..100).map(|_| Asker::connect(gateway.address));
             let connected = futures_util::future::join_all(connecting).await;
             phones.borrow_mut().extend(connected);
         }
-        let (begin, mut posts) = (Instant::now(), Vec::new());
-        for number in 0..POSTS {
+        let (begin, mut under_way) = (Instant::now(), Vec::new());
+        for number in 0..posts() {
             if number % BURST == 0 {
                 tokio::time::sleep_until(begin + (number / BURST) as u32 * BETWEEN).await;
             }
@@ -71,32 +68,30 @@ fn bursts(gateway: &Gateway) -> (Instant, Vec<Posted>) {
             }
             let mut phone = phones.borrow_mut().pop().expect("one is free");
             let (phones, posted) = (Rc::clone(&phones), Rc::clone(&posted));
-            posts.push(tokio::task::spawn_local(async move {
+            under_way.push(tokio::task::spawn_local(async move {
                 let number_text = number.to_string();
                 let told = phone.ask("POST", "/api/drivers/location", &[("x-number", &number_text)]).await;
                 let retry_after = told.header("retry-after").map(|seconds| seconds.parse().unwrap());
-                let (status, took) = (told.status, told.took);
-                posted.borrow_mut().push(Posted { number, status, retry_after, took });
+                let (status, began, took) = (told.status, told.began, told.took);
+                posted.borrow_mut().push(Posted { number, status, retry_after, began, took });
                 phones.borrow_mut().push(phone);
             }));
         }
-        for post in posts {
+        for post in under_way {
             post.await.unwrap();
         }
-        begin
     });
-    (sent, Rc::try_unwrap(posted).ok().unwrap().into_inner())
+    Rc::try_unwrap(posted).ok().unwrap().into_inner()
 }
 
 #[test]
 fn the_index_gets_3000_writes_a_second_and_no_phone_is_left_in_doubt() {
-    let measured = undisturbed(STALL, 2, || {
-        let backend = Backend::start();
-        let gateway = Gateway::start(&backend, "", POLICY);
-        (bursts(&gateway), backend.arrived())
-    });
-    let ((sent, posted), arrived) = measured.result;
-    assert_eq!(posted.len(), POSTS, "every post has an answer");
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", POLICY);
+    let watch = StallWatch::start();
+    let posted = bursts(&gateway);
+    let (stalls, arrived) = (watch.stop(), backend.arrived());
+    assert_eq!(posted.len(), posts(), "every post has an answer");
     let written = posted.iter().filter(|posted| posted.status == 200).count();
     let refused: Vec<&Posted> = posted.iter().filter(|posted| posted.status != 200).collect();
     assert!(refused.iter().all(|posted| posted.status == 429));
@@ -111,13 +106,22 @@ fn the_index_gets_3000_writes_a_second_and_no_phone_is_left_in_doubt() {
     expected.sort_unstable();
     assert_eq!(numbers, expected);
 
-    // The queue is never empty until the end, so that writes go one slot after another, from the first on. Nobody knows here when
-    // the gateway let the first go: not before it was sent, and no later than any that follows says.
+    // Of the posts in the order of their sending, each is written when it has been sent, and a slot after the one before it. No write
+    // is before that. How long a post takes to the gateway and on to the application is not known: the quickest shows it.
     let times: Vec<Instant> = arrived.iter().map(|arrived| arrived.at).collect();
-    let first = times.iter().enumerate().map(|(place, time)| *time - place as u32 * SLOT).min().unwrap();
-    assert!(first >= sent, "one has arrived {:?} before its slot", sent - first);
-    let lateness: Vec<Duration> =
-        times.iter().enumerate().map(|(place, time)| *time - (first + place as u32 * SLOT)).collect();
+    let mut sent: Vec<Instant> =
+        posted.iter().filter(|posted| posted.status == 200).map(|posted| posted.began).collect();
+    sent.sort_unstable();
+    let mut slot = sent[0];
+    let mut lateness: Vec<Duration> = Vec::new();
+    for (sent, time) in sent.iter().zip(&times) {
+        slot = slot.max(*sent);
+        assert!(*time >= slot, "one has arrived {:?} before its slot", slot - *time);
+        lateness.push(*time - slot);
+        slot += SLOT;
+    }
+    let quickest = lateness.iter().min().copied().unwrap();
+    lateness.iter_mut().for_each(|late| *late -= quickest);
     let most_in_a_second = times
         .iter()
         .enumerate()
@@ -134,16 +138,19 @@ fn the_index_gets_3000_writes_a_second_and_no_phone_is_left_in_doubt() {
         percentile(&told_off, 500),
         percentile(&told_off, 990),
     );
-    if measured.is_undisturbed {
-        assert!(most_in_a_second <= 3090, "{most_in_a_second} in a second");
-        // Of what runs in production only: clients and application take their time from the same cores.
-        assert!(cfg!(debug_assertions) || percentile(&lateness, 990) < Duration::from_millis(3));
-    } else {
-        eprintln!("the machine stood still in every run, so nothing can be said of a second");
-    }
+    // The gateway itself is late by little. Every stall of the machine may delay the queue, and the delays add up.
+    let allowed = LATE + stalls.total;
+    assert!(percentile(&lateness, 990) <= allowed, "late by more than {allowed:?}; {stalls:?}");
+    // Writes that are late make the second in which they arrive fuller than its slots.
+    let fullest = 3000 + slots_in(3 * LATE + 3 * stalls.worst);
+    assert!(most_in_a_second <= fullest, "{most_in_a_second} in a second, of at most {fullest}; {stalls:?}");
     // Who is refused is told when there is room: after the seconds that a place takes, rounded up.
     assert!(
         refused.iter().all(|posted| posted.retry_after == Some(1)),
         "a place comes free each third of a millisecond"
     );
+}
+
+fn slots_in(time: Duration) -> usize {
+    (time.as_nanos() / SLOT.as_nanos()) as usize
 }

@@ -1,22 +1,12 @@
 //! Programs nobody here wrote, on the service: schemathesis on its API, Prometheus' own parser on its metrics.
-#![allow(clippy::unwrap_used)]
 //!
-//! They come from PyPI. `./test` installs them and says where in TOLLGATE_VENV; without it these tests say so and pass.
+//! They come from PyPI. `./test` installs them.
 
-mod service;
-
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use service::{Service, repository};
+use tollgate_testkit::{is_long, packages};
 
-fn program(name: &str) -> Option<PathBuf> {
-    let Some(venv) = std::env::var_os("TOLLGATE_VENV") else {
-        eprintln!("skipped: TOLLGATE_VENV does not say where {name} is; ./test does");
-        return None;
-    };
-    Some(PathBuf::from(venv).join("bin").join(name))
-}
+use crate::service::{Service, repository};
 
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat()
@@ -28,10 +18,10 @@ fn built_in() -> Service {
 
 #[test]
 fn schemathesis_finds_nothing() {
-    let Some(schemathesis) = program("schemathesis") else { return };
+    let Some(venv) = packages("TOLLGATE_VENV") else { return };
     let service = built_in();
-    let examples = if std::env::var_os("TOLLGATE_LONG").is_some() { "500" } else { "40" };
-    let output = Command::new(schemathesis)
+    let examples = if is_long() { "500" } else { "15" };
+    let output = Command::new(venv.join("bin/schemathesis"))
         .arg("--config-file")
         .arg(repository("crates/tollgate-server/tests/schemathesis.toml"))
         .args(["run", "--seed", "7", "--max-examples", examples])
@@ -44,7 +34,7 @@ fn schemathesis_finds_nothing() {
 
 #[test]
 fn prometheus_reads_the_metrics() {
-    let Some(python) = program("python3") else { return };
+    let Some(venv) = packages("TOLLGATE_VENV") else { return };
     let service = built_in();
     let mut client = service.connect();
     for tenant in ["acme", "nobody"] {
@@ -58,7 +48,7 @@ fn prometheus_reads_the_metrics() {
              for family in parse(sys.stdin.read()):\n  for sample in family.samples:\n    \
              print(family.type, sample.name, sorted(sample.labels.items()), float(sample.value))"
         );
-        let mut child = Command::new(&python)
+        let mut child = Command::new(venv.join("bin/python3"))
             .args(["-c", &script])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())

@@ -1,0 +1,9 @@
+//! Policies as they are read, served and changed. One program, so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+mod allocations;
+mod envoy;
+mod envoy_counting;
+mod envoy_files;
+mod reload;
+mod store_gone;

@@ -1,0 +1,8 @@
+//! The store on real Redis servers. One program, so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+mod conformance;
+mod faults;
+mod link;
+mod same_as_core;
+mod store;
