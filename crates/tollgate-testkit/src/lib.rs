@@ -34,7 +34,7 @@ pub use ports::free_port;
 pub use process::{Process, address_in};
 pub use random::Random;
 pub use redis::{RedisClient, RedisCluster, RedisServer, Reply, Sentinels, Witness, has_held};
-pub use stall_watch::{StallWatch, Stalls};
+pub use stall_watch::{StallWatch, Stalls, waited_for_a_core};
 pub use test_run::{effort, is_long, packages, program, skip};
 pub use trace::{Step, Trace, rates};
 

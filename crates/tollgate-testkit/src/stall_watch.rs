@@ -77,6 +77,23 @@ impl Stalls {
     }
 }
 
+/// How long the threads of a process have been ready to run and waited for a core, all together, since each of them began. Zero on a
+/// system that does not count it.
+///
+/// # Panics
+///
+/// When the process is gone.
+#[must_use]
+pub fn waited_for_a_core(process: u32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process runs");
+    let waited = |thread: std::fs::DirEntry| {
+        // Nanoseconds on a core, nanoseconds that it waited for one, how often it got one. A thread may have ended meanwhile.
+        let times = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        times.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(threads.flatten().filter_map(waited).sum())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +111,24 @@ mod tests {
         let (us, mut stalls) = (Duration::from_micros, Stalls::default());
         [1000, 1200, 2999, 3000, 6500].into_iter().for_each(|took| stalls.add(us(took)));
         assert_eq!((stalls.worst, stalls.total, stalls.watched), (us(5500), us(7500), us(14_699)));
+    }
+
+    #[test]
+    fn threads_that_compete_for_a_core_wait_for_it() {
+        let count = 4 * thread::available_parallelism().map_or(1, usize::from);
+        let work =
+            || timed(|| (0..20_000_000_u64).fold(0, |all: u64, number| std::hint::black_box(all ^ number)));
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+            pause(Duration::from_millis(20));
+            let waited = waited_for_a_core(std::process::id());
+            if std::fs::exists("/proc/self/schedstat").is_ok_and(|exists| exists) {
+                assert!(waited >= Duration::from_millis(1), "{waited:?}");
+            } else {
+                crate::skip("the system does not count how long threads wait for a core");
+            }
+            workers.into_iter().for_each(|worker| _ = worker.join());
+        });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::load::{Asker, percentile, runtime};
 use super::running::Gateway;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
-use tollgate_testkit::{StallWatch, is_long};
+use tollgate_testkit::{StallWatch, is_long, waited_for_a_core};
 
 const POLICY: &str = "
 limits:
@@ -88,8 +88,10 @@ fn bursts(gateway: &Gateway) -> Vec<Posted> {
 fn the_index_gets_3000_writes_a_second_and_no_phone_is_left_in_doubt() {
     let backend = Backend::start();
     let gateway = Gateway::start(&backend, "", POLICY);
-    let watch = StallWatch::start();
+    let waited = || waited_for_a_core(gateway.service.process.id()) + waited_for_a_core(std::process::id());
+    let (watch, before) = (StallWatch::start(), waited());
     let posted = bursts(&gateway);
+    let waited = waited().saturating_sub(before);
     let (stalls, arrived) = (watch.stop(), backend.arrived());
     assert_eq!(posted.len(), posts(), "every post has an answer");
     let written = posted.iter().filter(|posted| posted.status == 200).count();
@@ -138,9 +140,10 @@ fn the_index_gets_3000_writes_a_second_and_no_phone_is_left_in_doubt() {
         percentile(&told_off, 500),
         percentile(&told_off, 990),
     );
-    // The gateway itself is late by little. Every stall of the machine may delay the queue, and the delays add up.
-    let allowed = LATE + stalls.total;
-    assert!(percentile(&lateness, 990) <= allowed, "late by more than {allowed:?}; {stalls:?}");
+    // The gateway itself is late by little. Every stall of the machine may delay the queue, and so may every wait of a phone, the
+    // gateway or the application for a core. The delays add up.
+    let allowed = LATE + stalls.total + waited;
+    assert!(percentile(&lateness, 990) <= allowed, "late by more than {allowed:?}; {stalls:?}, {waited:?}");
     // Writes that are late make the second in which they arrive fuller than its slots.
     let fullest = 3000 + slots_in(3 * LATE + 3 * stalls.worst);
     assert!(most_in_a_second <= fullest, "{most_in_a_second} in a second, of at most {fullest}; {stalls:?}");
