@@ -105,6 +105,21 @@ pub(crate) const LISTEN: &[Key] = &[
         Text,
         "The reverse proxy; only with a `gateway:` section. 127.0.0.1:8000 if there is one and no `listen:` at all.",
     ),
+    key(
+        "max_connections",
+        Count,
+        "The most connections of all listeners. When it is reached, the longest idle ones are closed. Default: three quarters of the open files that the process may have.",
+    ),
+    key(
+        "max_connections_per_address",
+        Count,
+        "The most connections of one peer address. Addresses in `trusted_proxies` are exempt. Default: half of `max_connections`.",
+    ),
+    key(
+        "idle",
+        Time,
+        "After how long without a call a connection to `grpc` is closed, with GOAWAY. Default: `5m`.",
+    ),
 ];
 
 pub(crate) const TLS: &[Key] =
@@ -436,6 +451,21 @@ pub(crate) const TIMEOUTS: &[Key] = &[
         "idle",
         Time,
         "For the next request of a client, and for every piece of one's body; 60s unless told.",
+    ),
+    key(
+        "grace",
+        Time,
+        "How long a client may be slower than `min_upload_rate` or `min_download_rate` in all. Default: `10s`.",
+    ),
+    key(
+        "min_upload_rate",
+        Either(&[Bytes, Word(&["off"])]),
+        "Bytes per second that a client must send on average while it owes the body of a request. Default: `4KiB`.",
+    ),
+    key(
+        "min_download_rate",
+        Either(&[Bytes, Word(&["off"])]),
+        "Bytes per second that a client must read on average while an answer waits for it. Default: `16KiB`.",
     ),
 ];
 

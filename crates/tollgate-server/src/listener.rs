@@ -8,8 +8,11 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
+
+use crate::connections::Activity;
+use crate::service::Service;
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -35,16 +38,15 @@ pub(crate) struct Connection {
 pub(crate) trait Speak: Clone + Send + Sync + 'static {
     /// What it is called in the log.
     const NAME: &'static str;
-    /// As many connections are open at once.
-    const MOST_CONNECTIONS: u32;
-    /// What a connection beyond them is told before it is closed. Without it, it waits to be accepted.
-    const WHEN_FULL: Option<&'static [u8]>;
+    /// What is sent to a connection for which there is no place, before it is closed.
+    const WHEN_FULL: &'static [u8] = b"";
 
     /// Speaks on a connection until it ends, or until `stop`: then only what is under way is finished.
     fn speak<S>(
         self,
         stream: S,
         connection: Connection,
+        activity: Arc<Activity>,
         stop: impl Future<Output = ()> + Send,
     ) -> impl Future<Output = ()> + Send
     where
@@ -56,21 +58,16 @@ pub(crate) async fn serve<P: Speak>(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     protocol: P,
+    service: Arc<Service>,
     stop: impl Future<Output = ()>,
 ) {
     let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
-    let room = Arc::new(Semaphore::new(P::MOST_CONNECTIONS as usize));
     let (end, ended) = watch::channel(false);
+    let (is_open, mut all_closed) = mpsc::channel::<()>(1); // every connection has a sender
     let mut stop = std::pin::pin!(stop);
     loop {
-        let accept = async {
-            if P::WHEN_FULL.is_none() {
-                let _ = room.acquire().await; // nobody else takes a place
-            }
-            listener.accept().await
-        };
         let accepted = tokio::select! {
-            accepted = accept => accepted,
+            accepted = listener.accept() => accepted,
             () = &mut stop => break,
         };
         let (stream, peer) = match accepted.and_then(|(stream, peer)| Ok((prepare(stream)?, peer))) {
@@ -82,30 +79,37 @@ pub(crate) async fn serve<P: Speak>(
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-            let _ = stream.try_write(P::WHEN_FULL.unwrap_or_default());
+        let is_exempt = service.engine.policy().identity.client_ip.trusts(peer.ip());
+        let Ok(place) = service.connections.admit(peer.ip(), is_exempt).await else {
+            let _ = stream.try_write(P::WHEN_FULL);
             continue;
         };
+        let is_open = is_open.clone();
         let connection = Connection { peer, is_loopback, is_tls: tls.is_some() };
         let (protocol, tls, mut ended) = (protocol.clone(), tls.clone(), ended.clone());
         tokio::spawn(async move {
-            let stop = async move { _ = ended.wait_for(|ended| *ended).await };
+            let (activity, closing) = (Arc::clone(&place.activity), Arc::clone(&place.activity));
+            let stop = async move {
+                tokio::select! {
+                    _ = ended.wait_for(|ended| *ended) => {}
+                    () = closing.closing() => {}
+                }
+            };
             match tls {
-                None => protocol.speak(stream, connection, stop).await,
+                None => protocol.speak(stream, connection, activity, stop).await,
                 Some(tls) => {
                     // A handshake that fails is the client's affair.
                     if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                        protocol.speak(stream, connection, stop).await;
+                        protocol.speak(stream, connection, activity, stop).await;
                     }
                 }
             }
-            drop(place);
+            drop((place, is_open));
         });
     }
-    drop(listener);
+    drop((listener, is_open));
     let _ = end.send(true);
-    // All places are free when all have ended.
-    if tokio::time::timeout(DRAIN, room.acquire_many(P::MOST_CONNECTIONS)).await.is_err() {
+    if tokio::time::timeout(DRAIN, all_closed.recv()).await.is_err() {
         tracing::warn!(protocol = P::NAME, "connections were still open after 5 seconds");
     }
 }

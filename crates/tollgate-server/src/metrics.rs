@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 use tollgate::Nanos;
 use tollgate_policy::{Answer, Engine, LimitVerdict, Source, Verdict};
 
+use crate::connections::{ConnectionMetrics, Connections};
 use crate::distribution::Distribution;
 use crate::gateway::GatewayMetrics;
 use crate::holding::Holding;
@@ -116,7 +117,12 @@ pub(crate) struct LimitMetrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(engine: &Arc<Engine>, store: Option<&Arc<dyn Health>>, holding: &Arc<Holding>) -> Self {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        store: Option<&Arc<dyn Health>>,
+        holding: &Arc<Holding>,
+        connections: &Arc<Connections>,
+    ) -> Self {
         let mut registry = Registry::with_prefix("tollgate");
         let decisions: Family<DecisionLabels, Counter> = Family::default();
         registry.register("decisions", "Decisions of each limit", decisions.clone());
@@ -163,6 +169,7 @@ impl Metrics {
         );
         registry
             .register_collector(Box::new(Table { engine: Arc::clone(engine), holding: Arc::clone(holding) }));
+        registry.register_collector(Box::new(ConnectionMetrics(Arc::clone(connections))));
         if let Some(store) = store {
             registry.register_collector(Box::new(Shards(Arc::clone(store))));
         }

@@ -22,6 +22,9 @@ const DEFAULT: Listen = Listen {
     grpc: Some(loopback(8081)),
     resp: Some(loopback(6380)),
     gateway: None,
+    max_connections: None,
+    max_connections_per_address: None,
+    idle: None,
 };
 
 /// And where the gateway does, if the policy has one.
@@ -102,6 +105,9 @@ async fn serve(
         let mut stopped = stopped.clone();
         async move { _ = stopped.wait_for(|stopped| *stopped).await }
     };
+    let connections = &service.connections;
+    let (max_connections, per_address) = (connections.max(), connections.max_per_address());
+    tracing::info!(max_connections, per_address, "connections are bounded");
     let mut listeners = tokio::task::JoinSet::new();
     let urls = [("http", &http), ("grpc", &grpc), ("redis", &resp)]
         .map(|(scheme, listener)| announce(scheme, scheme, listener.as_ref()?, tls.is_some()));
@@ -114,24 +120,28 @@ async fn serve(
             listener,
             tls.as_ref().map(|tls| tls.http.clone()),
             http::Http(router),
+            Arc::clone(service),
             stopped(),
         ));
     }
     let (serving, is_serving) = watch::channel(true);
     if let Some(listener) = grpc {
-        let grpc = grpc::grpc(Arc::clone(service), is_serving);
-        listeners.spawn(listener::serve(listener, tls.as_ref().map(|tls| tls.grpc.clone()), grpc, stopped()));
+        let grpc = grpc::grpc(Arc::clone(service), listen.idle, is_serving);
+        let tls = tls.as_ref().map(|tls| tls.grpc.clone());
+        listeners.spawn(listener::serve(listener, tls, grpc, Arc::clone(service), stopped()));
     }
     if let Some(listener) = resp {
         let resp = resp::Resp::new(Arc::clone(service));
-        listeners.spawn(listener::serve(listener, tls.as_ref().map(|tls| tls.resp.clone()), resp, stopped()));
+        let tls = tls.as_ref().map(|tls| tls.resp.clone());
+        listeners.spawn(listener::serve(listener, tls, resp, Arc::clone(service), stopped()));
     }
     let behind = gateway::Gateway::new(Arc::clone(service));
     if let (Some(listener), Some(behind)) = (gateway, &behind) {
         announce_gateway(&listener, tls.is_some(), &service.engine.policy());
         let (front, watched) = (gateway::Front(Arc::clone(behind)), Arc::clone(behind));
         tokio::spawn(async move { watched.watch_load().await });
-        listeners.spawn(listener::serve(listener, tls.map(|tls| tls.gateway), front, stopped()));
+        let tls = tls.map(|tls| tls.gateway);
+        listeners.spawn(listener::serve(listener, tls, front, Arc::clone(service), stopped()));
     }
     if options.demo {
         println!("demo: a dozen tenants send requests, to be seen in /metrics and /v1/hot");

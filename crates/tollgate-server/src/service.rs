@@ -12,6 +12,7 @@ use tollgate_policy::{
 };
 
 use crate::admin::Admin;
+use crate::connections::Connections;
 use crate::held::Held;
 use crate::holding::Holding;
 use crate::metrics::{Metrics, Protocol};
@@ -35,6 +36,7 @@ pub(crate) struct Service {
     on_reload: OnceLock<Follow>,
     pub(crate) admin: Admin,
     pub(crate) resp_password: Password,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) reloader: Reloader,
     pub(crate) store: Option<Arc<dyn Health>>, // where states are kept, if not in this process
     recorder: Option<Recorder>,
@@ -61,13 +63,18 @@ impl Service {
         let admin = Admin::new(policy.admin_token_file.as_deref())?;
         let resp_password = Password::new(policy.resp_password_file.as_deref())?;
         let record = policy.record.clone();
+        let (max, max_per_address) = policy
+            .listen
+            .as_ref()
+            .map_or((None, None), |listen| (listen.max_connections, listen.max_connections_per_address));
+        let connections = Arc::new(Connections::new(max, max_per_address));
         let engine = match store.clone() {
             None => Engine::with_clock(policy, clock),
             Some(store) => Engine::with_store(policy, clock, store),
         };
         let engine = Arc::new(engine.map_err(|error| error.to_string())?);
         let holding = Arc::new(Holding::default());
-        let metrics = Metrics::new(&engine, store.as_ref(), &holding);
+        let metrics = Metrics::new(&engine, store.as_ref(), &holding, &connections);
         metrics.reloaded(Ok(unix_time()));
         let recorder = record.map(|record| Recorder::start(&record, engine.clock())).transpose()?;
         Ok(Self {
@@ -78,6 +85,7 @@ impl Service {
             on_reload: OnceLock::new(),
             admin,
             resp_password,
+            connections,
             reloader,
             store,
             recorder,
@@ -305,6 +313,7 @@ impl Service {
         self.engine.relax(now);
         self.engine.share();
         self.held.forget_ended(now);
+        self.connections.tick();
         if let Some(recorder) = &self.recorder {
             recorder.flush();
         }

@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod admin_calls;
+mod connection_bounds;
 mod envoy;
 mod envoy_client;
 mod forward_auth;

@@ -253,3 +253,52 @@ fn listen_on_the_command_line_opens_http_only() {
     let address = tollgate_testkit::address_in(&service.process.line_with("listens on redis"));
     Resp::connect(address).ask("PING", "+PONG\r\n");
 }
+
+#[test]
+fn connections_together_keep_no_more_than_64_mib() {
+    let service = RespService::start("limits: []");
+    let before = service.memory();
+    // Requests that are never whole, just below the most that one connection may keep.
+    let mut begin = b"*2\r\n$4\r\nECHO\r\n$1048000\r\n".to_vec();
+    begin.extend(std::iter::repeat_n(b'x', 1_000_000));
+    let open: Vec<Resp> = (0..150)
+        .map(|_| {
+            let mut connection = service.connect();
+            let _ = connection.0.write_all(&begin);
+            connection
+        })
+        .collect();
+    let mut refused = 0;
+    for mut connection in open {
+        connection.0.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        match connection.0.read(&mut [0; 40]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {} // it waits for the rest
+            _ => refused += 1,
+        }
+    }
+    let grown = service.memory().saturating_sub(before);
+    println!("{refused} of 150 refused, {grown} bytes more in memory");
+    assert!(refused >= 150 - 70, "{refused} of 150");
+    assert!(grown <= 110 << 20, "{grown} bytes");
+    // Whole requests are answered meanwhile and after.
+    service.connect().ask("PING", "+PONG\r\n");
+}
+
+#[test]
+fn an_address_has_only_so_many_attempts_at_the_password() {
+    let directory = Directory::new();
+    let file = directory.write("password", "secret");
+    let service = RespService::start_in(directory, &format!("resp_password_file: {}", file.display()));
+    let mut guesses = service.connect();
+    for _ in 0..20 {
+        guesses.ask("AUTH guess", "-WRONGPASS");
+        let mut line = [0; 1];
+        while line != *b"\n" {
+            guesses.0.read_exact(&mut line).unwrap();
+        }
+    }
+    guesses.ask("AUTH guess", "-ERR too many failed attempts");
+    guesses.rest(); // and it is closed
+    let mut again = service.connect();
+    again.ask("HELLO 3 AUTH default secret", "-ERR too many failed attempts");
+}

@@ -31,6 +31,25 @@ pub struct Timeouts {
     pub answer: Duration,
     /// For the client's next request, and for each piece of its body.
     pub idle: Duration,
+    /// The least average rate at which a client sends the body of a request.
+    pub upload: Option<MinRate>,
+    /// The least average rate at which a client reads an answer.
+    pub download: Option<MinRate>,
+}
+
+/// The least average rate at which a client moves bytes, while it is the client that is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MinRate {
+    /// How long a client may be slower in all.
+    pub grace: Duration,
+    /// Never zero.
+    pub bytes_per_second: u64,
+}
+
+impl MinRate {
+    const GRACE: Duration = Duration::from_secs(10);
+    const UPLOAD: u64 = 4 << 10;
+    const DOWNLOAD: u64 = 16 << 10;
 }
 
 impl Default for Timeouts {
@@ -39,6 +58,8 @@ impl Default for Timeouts {
             connect: Duration::from_secs(2),
             answer: Duration::from_secs(60),
             idle: Duration::from_secs(60),
+            upload: Some(MinRate { grace: MinRate::GRACE, bytes_per_second: MinRate::UPLOAD }),
+            download: Some(MinRate { grace: MinRate::GRACE, bytes_per_second: MinRate::DOWNLOAD }),
         }
     }
 }
@@ -187,10 +208,40 @@ impl Timeouts {
             }
             Some(time)
         };
-        let Self { connect, answer, idle } = Self::default();
+        let Self { connect, answer, idle, .. } = Self::default();
         let times = (time("connect", connect), time("answer", answer), time("idle", idle));
-        Some(Self { connect: times.0?, answer: times.1?, idle: times.2? })
+        let grace = time("grace", MinRate::GRACE);
+        let rate = |key: &str, default: u64| match section.get(key) {
+            None => Some(Some(default)),
+            Some(node) => read_min_rate(reader, node),
+        };
+        let rates = (rate("min_upload_rate", MinRate::UPLOAD), rate("min_download_rate", MinRate::DOWNLOAD));
+        let grace = grace?;
+        let min_rate = |rate: Option<u64>| rate.map(|bytes_per_second| MinRate { grace, bytes_per_second });
+        Some(Self {
+            connect: times.0?,
+            answer: times.1?,
+            idle: times.2?,
+            upload: min_rate(rates.0?),
+            download: min_rate(rates.1?),
+        })
     }
+}
+
+/// Bytes per second; none for `off`.
+#[expect(clippy::option_option, reason = "the outer one is a fault that has been reported")]
+fn read_min_rate(reader: &Reader<'_>, node: &Node) -> Option<Option<u64>> {
+    if matches!(&node.value, Value::Bool(false)) || matches!(&node.value, Value::Text(text) if text == "off")
+    {
+        return Some(None);
+    }
+    let bytes = reader.bytes(node)?;
+    if bytes == 0 {
+        let fault = Fault::new(node.span.clone(), "a rate of 0");
+        reader.fault(fault.help("write bytes per second, such as 4KiB, or `off`"));
+        return None;
+    }
+    Some(Some(bytes as u64))
 }
 
 impl Slots {

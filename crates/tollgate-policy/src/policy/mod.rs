@@ -16,7 +16,7 @@ use tollgate::{Rule, Weight};
 
 pub use self::checks::Change;
 pub use self::descriptor::{Descriptor, Entry, Envoy, Uncounted};
-pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, Slots, Timeouts, Work};
+pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, MinRate, Slots, Timeouts, Work};
 pub(crate) use self::limit::sent_rule;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use crate::fault::Fault;
 use crate::keys;
@@ -19,6 +20,12 @@ pub struct Listen {
     pub resp: Option<SocketAddr>,
     /// The reverse proxy.
     pub gateway: Option<SocketAddr>,
+    /// The most connections of all listeners.
+    pub max_connections: Option<u64>,
+    /// The most connections of one peer address.
+    pub max_connections_per_address: Option<u64>,
+    /// After how long without a call a gRPC connection is closed.
+    pub idle: Option<Duration>,
 }
 
 impl Listen {
@@ -30,11 +37,22 @@ impl Listen {
             };
             section.get(key).and_then(|node| reader.read(node, parse))
         };
+        let count = |key: &str| section.get(key).and_then(|node| reader.positive(node, key));
         Some(Self {
             http: address("http"),
             grpc: address("grpc"),
             resp: address("resp"),
             gateway: address("gateway"),
+            max_connections: count("max_connections"),
+            max_connections_per_address: count("max_connections_per_address"),
+            idle: section.get("idle").and_then(|node| {
+                let idle = reader.time(node)?;
+                if idle.is_zero() {
+                    let fault = Fault::new(node.span.clone(), "no time at all");
+                    reader.fault(fault.help("write after how long an idle connection is closed, such as 5m"));
+                }
+                Some(idle)
+            }),
         })
     }
 }

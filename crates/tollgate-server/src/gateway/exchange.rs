@@ -2,16 +2,17 @@
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use bytes::Bytes;
-use tollgate::{Nanos, Timestamp, Turn, Weight};
+use tollgate::{Nanos, NoSlot, Timestamp, Turn, Weight};
 use tollgate_policy::{PROBLEM_JSON, Permits, Policy, Request, Verdict, has_detours, headers, problem};
 use tollgate_tower::Seen;
 
 use super::Gateway;
 use super::behind::Behind;
 use super::forward::{self, Carried, Peer, Sender};
-use super::front::{BodyError, Front, unless_gone};
+use super::front::{BodyError, Front, read_ahead, unless_gone};
 use super::h1::{Framing, Kind, Lines, Malformed, Timer};
-use super::metrics::{Ended, UpstreamError};
+use super::metrics::{Ended, SlowClient, UpstreamError};
+use super::pressure::Client;
 use super::refusal::Refusal;
 use super::slots::{Ask, Taken};
 use super::upstream::{AnswerBody, Answered, Call, CallError, Connected, InFlight, call};
@@ -87,6 +88,14 @@ struct Passed {
     weight: Weight,
     cost: u64,
     head: Vec<u8>, // as the application gets it
+    client: Client,
+}
+
+/// A request on its way to the application.
+#[derive(Clone, Copy)]
+struct Outgoing<'p> {
+    head: &'p [u8],
+    client: Client,
 }
 
 impl Gateway {
@@ -102,7 +111,7 @@ impl Gateway {
             Ok(passed) => passed,
             Err(refused) => return Some(*refused),
         };
-        let Passed { permits, told, turn, delay, decided, tenant, weight, cost, head } = passed;
+        let Passed { permits, told, turn, delay, decided, tenant, weight, cost, head, client } = passed;
         let mut held = Held { _permits: permits, ..Held::default() };
         if !delay.is_zero() {
             let service = &*self.service;
@@ -113,6 +122,13 @@ impl Gateway {
             };
         }
         if let Some(slots) = &behind.slots {
+            if matches!(asked.framing, Framing::Length(_)) {
+                let ahead = read_ahead(front, timer, behind.settings.timeouts.idle).await;
+                if let Err(error) = ahead.map_err(CallError::Body) {
+                    self.count_failed(&error);
+                    return Some(Reply { told, ..Refusal::not_answered(&error)?.into() });
+                }
+            }
             let ask = Ask { tenant: &tenant, weight, cost };
             let Some(taken) = unless_gone(front, slots.take(ask)).await else {
                 self.metrics.ended(Ended::gone);
@@ -126,13 +142,23 @@ impl Gateway {
                 }
                 Err(refused) => {
                     self.metrics.ended(Ended::no_slot);
-                    self.pressure.waited(Nanos::new(u64::MAX));
+                    // A tenant that fills its own queue says nothing of the others.
+                    if refused.why != NoSlot::TooManyOfTenant {
+                        self.pressure.waited(Nanos::new(u64::MAX));
+                    }
                     return Some(Reply { told, ..Refusal::no_slot(refused).into() });
                 }
             }
         }
-        Some(match self.forward(behind, asked, &head, &mut held, front, timer).await {
-            Ok(answered) => Reply::answered(asked.method, answered, told, held),
+        let outgoing = Outgoing { head: &head, client };
+        Some(match self.forward(behind, asked, outgoing, &mut held, front, timer).await {
+            Ok(answered) => {
+                if asked.framing == Framing::Chunked {
+                    // A stream in both directions: the client need not send while the application answers.
+                    front.upload().release();
+                }
+                Reply::answered(asked.method, answered, told, held)
+            }
             Err(error) => Reply { told, ..Refusal::not_answered(&error)?.into() },
         })
     }
@@ -179,6 +205,7 @@ impl Gateway {
             weight: policy.weight(value("tenant")),
             cost: verdict.cost(),
             head,
+            client: self.pressure.client(value("tenant"), seen.ip),
         })
     }
 
@@ -187,7 +214,7 @@ impl Gateway {
         &self,
         behind: &Behind,
         asked: &Asked<'_, H>,
-        head: &[u8],
+        Outgoing { head, client }: Outgoing<'_>,
         held: &mut Held,
         front: &mut F,
         timer: &mut Option<Timer>,
@@ -210,7 +237,7 @@ impl Gateway {
                 Ok(answered) => {
                     at.succeeded();
                     self.metrics.upstream_answered(now.since(began));
-                    self.pressure.answered(answered.status().is_server_error());
+                    self.pressure.answered(client, is_failure(answered.status()));
                     if let Some(taken) = &mut held.taken {
                         taken.answered(is_overload(&answered));
                     }
@@ -222,7 +249,7 @@ impl Gateway {
             };
             let Some(kind) = UpstreamError::of(&error) else { break };
             self.metrics.upstream_failed(kind);
-            self.pressure.answered(true);
+            self.pressure.answered(client, true);
             at.failed(&error, now);
             if !matches!(error, CallError::Unreachable(_)) {
                 break; // it may have been done
@@ -233,12 +260,20 @@ impl Gateway {
         if let (Some(taken), true) = (&mut held.taken, is_upstreams) {
             taken.answered(true);
         }
+        self.count_failed(&error);
+        Err(error)
+    }
+
+    /// Counts a request without an answer.
+    fn count_failed(&self, error: &CallError) {
+        if let CallError::Body(BodyError::TooSlow) = error {
+            self.metrics.slow_client(SlowClient::upload);
+        }
         self.metrics.ended(match error {
             CallError::Gone | CallError::Body(BodyError::Gone) => Ended::gone,
             CallError::Body(_) => Ended::refused,
             _ => Ended::failed,
         });
-        Err(error)
     }
 }
 
@@ -262,6 +297,11 @@ fn denied(policy: &Policy, verdict: &Verdict<'_>, method: &Method) -> Reply {
     told.push(("content-type", PROBLEM_JSON.to_owned()));
     let body = if *method == Method::HEAD { Bytes::new() } else { problem(verdict, status.as_u16()).into() };
     Reply { told, ..Refusal { status, headers: HeaderMap::new(), body }.into() }
+}
+
+/// Whether a status says that the application, or what it stands on, could not answer. Others, such as 500 and 501, a client can provoke.
+const fn is_failure(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
 /// Whether an answer tells of too much load.

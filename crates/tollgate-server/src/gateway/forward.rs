@@ -35,6 +35,9 @@ impl Carried for HeaderMap {
     }
 }
 
+/// The most tokens that `Connection` may have in a request. Every header is compared with each of them.
+const MOST_TOKENS: usize = 32;
+
 /// What `Connection` says: `close`, for example, or the names of headers that are of this connection only.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionTokens<'h>(SmallVec<[&'h [u8]; 2]>);
@@ -43,6 +46,10 @@ impl<'h> ConnectionTokens<'h> {
     pub(super) fn of<H: Carried>(headers: &'h H) -> Self {
         let lines = headers.of(Kind::Connection);
         Self(lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).collect())
+    }
+
+    pub(super) fn are_too_many(&self) -> bool {
+        self.0.len() > MOST_TOKENS
     }
 
     pub(super) fn has(&self, token: &[u8]) -> bool {

@@ -2,11 +2,13 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::h1::Malformed;
+use super::h1::{Malformed, Timer};
+use super::progress::Progress;
 
 /// Why the body of a request cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(super) enum BodyError {
     OtherLength,
     /// No more of it came in time.
     Stalled,
+    /// It came more slowly than `timeouts.min_upload_rate`.
+    TooSlow,
     /// Its connection has ended, or failed.
     Gone,
 }
@@ -30,6 +34,39 @@ pub(super) trait Front {
 
     /// Ready when the client has left, as far as can be seen.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
+
+    /// Reads the body ahead. Ready when all of it has come, or as much as is read ahead.
+    fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>>;
+
+    /// How fast the client sends the body.
+    fn upload(&mut self) -> &mut Progress;
+}
+
+/// As much of a body is read before the request takes a slot.
+pub(super) const READ_AHEAD: usize = 64 << 10;
+
+/// Waits until the body is read ahead. A slow client then holds no slot.
+pub(super) async fn read_ahead<F: Front>(
+    front: &mut F,
+    timer: &mut Option<Timer>,
+    idle: Duration,
+) -> Result<(), BodyError> {
+    let mut bytes = None;
+    poll_fn(|context| {
+        if let Poll::Ready(result) = front.poll_ahead(context) {
+            return Poll::Ready(result);
+        }
+        let timer = timer.get_or_insert_with(|| Timer::new(idle));
+        let upload = front.upload();
+        if bytes != Some(upload.bytes()) {
+            bytes = Some(upload.bytes());
+            timer.set(idle);
+        }
+        timer.bring_forward(upload.deadline());
+        ready!(timer.poll(context));
+        Poll::Ready(Err(if upload.is_too_slow() { BodyError::TooSlow } else { BodyError::Stalled }))
+    })
+    .await
 }
 
 /// Waits for something, unless the client leaves before.

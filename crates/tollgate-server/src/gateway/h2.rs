@@ -1,28 +1,33 @@
-//! Speaks HTTP/2 with a client: hyper does.
+//! Speaks HTTP/2 with a client. The `h2` crate does the frames; a task for each stream does the rest, so that a client which gives no
+//! window is seen by the task and not by a body that nobody polls.
 
-use std::convert::Infallible;
-use std::future::Future;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version, header};
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header,
+};
 use bytes::{Buf as _, Bytes, BytesMut};
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Gateway;
+use super::behind::Behind;
 use super::exchange::{Asked, Held, Reply, ReplyBody, ReplyHeaders};
 use super::forward::{Peer, carried_on};
-use super::front::{BodyError, Front};
-use super::h1::{Framing, Io, Malformed};
-use super::metrics::Ended;
+use super::front::{BodyError, Front, READ_AHEAD};
+use super::h1::{Framing, Io, MOST_HEADERS, Malformed, TOO_LARGE};
+use super::metrics::{Ended, SlowClient};
+use super::progress::{Progress, ReadWatch};
 use super::refusal::Refusal;
+use crate::connections::Activity;
+use crate::http2::{Due, Upkeep};
 use crate::listener::Connection;
 
 /// The most requests of one client at once.
@@ -31,57 +36,87 @@ const MOST_STREAMS: u32 = 256;
 /// The largest list of headers.
 const HEADER_BYTES: u32 = 64 << 10;
 
+/// As much of a request's body is on its way before the application takes it: of one stream, and of all streams of a connection.
+const WINDOW: u32 = 1 << 20;
+
+/// As much of an answer is kept for a client that does not take it: so much here, and so much in the frames.
+const SEND: usize = 32 << 10;
+
+/// The most pieces of a body that are read ahead.
+const MOST_AHEAD: usize = 256;
+
+/// How long a connection may take to begin.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// Speaks with a client until one of both has enough, or until `stop` and the end of what is under way.
 pub(super) async fn serve<S>(
     gateway: &Arc<Gateway>,
     io: Io<S>,
     connection: Connection,
+    activity: &Arc<Activity>,
     mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let gateway = Arc::clone(gateway);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let gateway = Arc::clone(&gateway);
-        async move { Ok::<_, Infallible>(answer(&gateway, request, connection).await) }
-    });
-    let served = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
+    let mut builder = Builder::new();
+    builder
         .max_concurrent_streams(MOST_STREAMS)
         .max_header_list_size(HEADER_BYTES)
-        .adaptive_window(true)
-        .keep_alive_interval(Some(std::time::Duration::from_secs(60)))
-        .serve_connection(TokioIo::new(Rewound { prefix: io.buffer, stream: io.stream }), service);
-    let mut served = std::pin::pin!(served);
-    tokio::select! {
-        _ = &mut served => {}
-        () = stop.as_mut() => {
-            served.as_mut().graceful_shutdown();
-            let _ = served.await;
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buffer_size(SEND);
+    let handshake = builder.handshake(Rewound { prefix: io.buffer, stream: io.stream });
+    let Ok(Ok(mut served)) = tokio::time::timeout(HANDSHAKE, handshake).await else { return };
+    let mut upkeep = Upkeep::new(&mut served, gateway.idle());
+    let mut is_stopping = false;
+    loop {
+        tokio::select! {
+            accepted = served.accept() => {
+                let Some(Ok((request, respond))) = accepted else { return };
+                let (gateway, in_flight) = (Arc::clone(gateway), activity.begin());
+                tokio::spawn(async move {
+                    answer(&gateway, request, respond, connection).await;
+                    drop(in_flight);
+                });
+            }
+            due = upkeep.due(activity) => match due {
+                Due::Drop => return,
+                Due::GoAway if is_stopping => {}
+                Due::GoAway => {
+                    is_stopping = true;
+                    served.graceful_shutdown();
+                }
+            },
+            () = stop.as_mut(), if !is_stopping => {
+                is_stopping = true;
+                served.graceful_shutdown();
+            }
         }
     }
 }
 
+/// Answers one request.
 async fn answer(
     gateway: &Gateway,
-    request: Request<Incoming>,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
     connection: Connection,
-) -> Response<AnswerStream> {
+) {
     let (mut head, body) = request.into_parts();
-    join_cookies(&mut head.headers);
     let behind = gateway.behind();
-    let mut sent = None;
-    let reply = match require_one_meaning(&head.method, &head.uri, &head.headers, &body) {
+    let mut stream = Stream::new(body, respond, &behind);
+    let meaning = require_one_meaning(&head.method, &head.uri, &head.headers, &stream.body);
+    join_cookies(&mut head.headers);
+    let reply = match meaning {
         Err(malformed) => {
             gateway.metrics.ended(Ended::refused);
-            Some(Refusal::malformed(malformed).into())
+            Refusal::malformed(malformed).into()
         }
         Ok((_, Framing::Length(length))) if length > behind.settings.max_body => {
             gateway.metrics.ended(Ended::refused);
-            Some(Refusal::too_large().into())
+            Refusal::too_large().into()
         }
         Ok((host, framing)) => {
-            let mut front = Stream { body, left: behind.settings.max_body };
             let peer = Peer::new(connection.peer.ip());
             let asked = Asked {
                 method: &head.method,
@@ -93,15 +128,17 @@ async fn answer(
                 is_tls: connection.is_tls,
                 upgrade: None,
             };
-            let reply = gateway.exchange(&behind, &asked, &mut front, &mut None).await;
-            sent = Some(front);
-            reply
+            match gateway.exchange(&behind, &asked, &mut stream, &mut None).await {
+                Some(reply) => reply,
+                None => return, // the client has reset the stream
+            }
         }
     };
-    let reply = reply.unwrap_or_else(|| {
-        Refusal::new(axum::http::StatusCode::BAD_REQUEST, "The request ended before it was whole.").into()
-    });
-    respond(&head.method, reply, sent)
+    let mut watch = ReadWatch::new(behind.settings.timeouts.download);
+    let sent = stream.send(&head.method, reply, &mut watch).await;
+    if let Err(Unsent::TooSlow) = sent {
+        gateway.metrics.slow_client(SlowClient::download);
+    }
 }
 
 /// HTTP/2 sends the pairs of a cookie in several fields, HTTP/1.1 in one (RFC 9113, section 8.2.3).
@@ -119,13 +156,207 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-fn respond(method: &Method, reply: Reply, sent: Option<Stream>) -> Response<AnswerStream> {
-    let Reply { status, headers, told, framing, body, held } = reply;
-    let body = match body {
-        ReplyBody::Full(_) if *method == Method::HEAD => ReplyBody::Full(Bytes::new()),
-        body => body,
+/// The host and the framing of a request that everybody reads in the same way.
+fn require_one_meaning(
+    method: &Method,
+    uri: &axum::http::Uri,
+    headers: &HeaderMap,
+    body: &RecvStream,
+) -> Result<(String, Framing), Malformed> {
+    if headers.len() > MOST_HEADERS {
+        return Err(TOO_LARGE);
+    }
+    if matches!(*method, Method::CONNECT | Method::TRACE) {
+        return Err(Malformed::new("it asks for a tunnel or a trace, and there is none here"));
+    }
+    let is_path = uri.path().starts_with('/') || (uri.path() == "*" && *method == Method::OPTIONS);
+    if !is_path {
+        return Err(Malformed::new("the target is no path"));
+    }
+    let host = super::h1::one_host(headers, false)?;
+    let host = match (uri.authority(), host) {
+        (Some(authority), None) => authority.as_str(),
+        (Some(authority), Some(host)) if authority.as_str().eq_ignore_ascii_case(host) => host,
+        (None, Some(host)) => host,
+        (Some(_), Some(_)) => return Err(Malformed::new("Host is another than :authority")),
+        (None, None) => return Err(Malformed::new("it names no host")),
     };
-    let mut response = Response::new(AnswerStream { body, held, sent });
+    if !super::h1::is_host(host) {
+        return Err(Malformed::new("its host is no name and no address"));
+    }
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return Err(Malformed::new("HTTP/2 has no Transfer-Encoding"));
+    }
+    Ok((host.to_owned(), Framing::of_stream(headers, body.is_end_stream())?))
+}
+
+/// One request: its body, and the way to answer it.
+struct Stream {
+    body: RecvStream,
+    respond: SendResponse<Bytes>,
+    ahead: VecDeque<Bytes>, // of the body, that nobody has taken yet
+    ahead_bytes: usize,
+    left: u64, // that the body may still have
+    upload: Progress,
+}
+
+/// Why an answer was not sent to its end.
+enum Unsent {
+    /// The client has reset the stream, or is gone.
+    Gone,
+    /// The application broke off.
+    Broken,
+    /// The client read too slowly.
+    TooSlow,
+}
+
+impl From<h2::Error> for Unsent {
+    fn from(_: h2::Error) -> Self {
+        Self::Gone
+    }
+}
+
+impl Stream {
+    fn new(body: RecvStream, respond: SendResponse<Bytes>, behind: &Behind) -> Self {
+        Self {
+            body,
+            respond,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            left: behind.settings.max_body,
+            upload: Progress::new(behind.settings.timeouts.upload),
+        }
+    }
+
+    /// Reads the next piece of the body. The client's window is opened again when the piece is taken.
+    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        match self.body.poll_data(context) {
+            Poll::Ready(None) => Poll::Ready(Ok(None)),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Err(BodyError::Gone)),
+            Poll::Ready(Some(Ok(piece))) => {
+                self.upload.moved(piece.len());
+                Poll::Ready(Ok(Some(piece)))
+            }
+            Poll::Pending => {
+                self.upload.waits();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Sends an answer as the client takes it.
+    async fn send(&mut self, method: &Method, reply: Reply, watch: &mut ReadWatch) -> Result<(), Unsent> {
+        let Reply { status, headers, told, framing, mut body, mut held } = reply;
+        if let (ReplyBody::Full(bytes), Method::HEAD) = (&mut body, method.clone()) {
+            bytes.clear();
+        }
+        let response = head(status, headers, told, framing);
+        let is_all = is_done(&body);
+        if is_all {
+            // Before the client has the end of the answer: a client that then asks for the next finds the slot free.
+            held = Held::default();
+        }
+        let mut sender = self.respond.send_response(response, is_all)?;
+        if is_all {
+            return Ok(());
+        }
+        let mut waiting = BytesMut::new();
+        let result = poll_fn(|context| {
+            self.poll_send(context, &mut sender, &mut body, &mut held, &mut waiting, watch)
+        })
+        .await;
+        match result {
+            Ok(()) => {}
+            Err(Unsent::TooSlow) => sender.send_reset(Reason::CANCEL),
+            Err(Unsent::Broken) => sender.send_reset(Reason::INTERNAL_ERROR),
+            Err(Unsent::Gone) => {}
+        }
+        drop(held);
+        result
+    }
+
+    /// Moves an answer from the application to the client. What waits for the client has a bound.
+    fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        sender: &mut SendStream<Bytes>,
+        body: &mut ReplyBody,
+        held: &mut Held,
+        waiting: &mut BytesMut,
+        watch: &mut ReadWatch,
+    ) -> Poll<Result<(), Unsent>> {
+        loop {
+            if let ReplyBody::Upstream(body) = body {
+                body.poll_request(context, self).map_err(|_| Unsent::Broken)?;
+            }
+            while waiting.len() < SEND && !is_done(body) {
+                match poll_piece(body, context) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok(piece)) => waiting.extend_from_slice(&piece.unwrap_or_default()),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Unsent::Broken)),
+                }
+            }
+            if is_done(body) {
+                // The application has done its part, whatever the client does now.
+                *held = Held::default();
+            }
+            if waiting.is_empty() {
+                if is_done(body) {
+                    sender.send_data(Bytes::new(), true)?;
+                    return Poll::Ready(Ok(()));
+                }
+                return sender.poll_reset(context).map(|_| Err(Unsent::Gone));
+            }
+            sender.reserve_capacity(waiting.len());
+            let capacity = match sender.capacity() {
+                0 => match sender.poll_capacity(context) {
+                    Poll::Ready(Some(capacity)) => capacity?,
+                    Poll::Ready(None) => return Poll::Ready(Err(Unsent::Gone)),
+                    Poll::Pending => {
+                        if watch.poll_too_slow(context).is_ready() {
+                            return Poll::Ready(Err(Unsent::TooSlow));
+                        }
+                        return Poll::Pending;
+                    }
+                },
+                capacity => capacity,
+            };
+            let piece = waiting.split_to(capacity.min(waiting.len())).freeze();
+            watch.moved(piece.len());
+            let is_last = is_done(body) && waiting.is_empty();
+            sender.send_data(piece, is_last)?;
+            if is_last {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+/// Whether nothing more comes of an answer.
+fn is_done(body: &ReplyBody) -> bool {
+    match body {
+        ReplyBody::Full(bytes) => bytes.is_empty(),
+        ReplyBody::Upstream(body) => body.is_done(),
+        ReplyBody::Upgraded(_) => false,
+    }
+}
+
+fn poll_piece(body: &mut ReplyBody, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+    match body {
+        ReplyBody::Full(bytes) => Poll::Ready(Ok(Some(std::mem::take(bytes)))),
+        ReplyBody::Upstream(body) => body.poll_piece(context),
+        ReplyBody::Upgraded(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+    }
+}
+
+/// The head of an answer.
+fn head(
+    status: StatusCode,
+    headers: ReplyHeaders,
+    told: Vec<(&'static str, String)>,
+    framing: Option<Framing>,
+) -> Response<()> {
+    let mut response = Response::new(());
     *response.status_mut() = status;
     *response.version_mut() = Version::HTTP_2;
     let onto = response.headers_mut();
@@ -151,119 +382,44 @@ fn respond(method: &Method, reply: Reply, sent: Option<Stream>) -> Response<Answ
     response
 }
 
-/// The host and the framing of a request that everybody reads in the same way.
-fn require_one_meaning(
-    method: &Method,
-    uri: &axum::http::Uri,
-    headers: &HeaderMap,
-    body: &Incoming,
-) -> Result<(String, Framing), Malformed> {
-    if matches!(*method, Method::CONNECT | Method::TRACE) {
-        return Err(Malformed::new("it asks for a tunnel or a trace, and there is none here"));
-    }
-    let is_path = uri.path().starts_with('/') || (uri.path() == "*" && *method == Method::OPTIONS);
-    if !is_path {
-        return Err(Malformed::new("the target is no path"));
-    }
-    let host = super::h1::one_host(headers, false)?;
-    let host = match (uri.authority(), host) {
-        (Some(authority), None) => authority.as_str(),
-        (Some(authority), Some(host)) if authority.as_str().eq_ignore_ascii_case(host) => host,
-        (None, Some(host)) => host,
-        (Some(_), Some(_)) => return Err(Malformed::new("Host is another than :authority")),
-        (None, None) => return Err(Malformed::new("it names no host")),
-    };
-    if !super::h1::is_host(host) {
-        return Err(Malformed::new("its host is no name and no address"));
-    }
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        return Err(Malformed::new("HTTP/2 has no Transfer-Encoding"));
-    }
-    let framing = match body.size_hint().exact() {
-        Some(0) => Framing::Empty,
-        Some(length) => Framing::Length(length),
-        None => Framing::Chunked,
-    };
-    Ok((host.to_owned(), framing))
-}
-
-/// The body of a request. That its client has left is seen by hyper, which then drops the whole exchange.
-struct Stream {
-    body: Incoming,
-    left: u64,
-}
-
 impl Front for Stream {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
-        loop {
-            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-                None => return Poll::Ready(Ok(None)),
-                Some(Err(_)) => return Poll::Ready(Err(BodyError::Gone)),
-                Some(Ok(frame)) => {
-                    let Ok(piece) = frame.into_data() else { continue }; // trailers end here
-                    let Some(left) = self.left.checked_sub(piece.len() as u64) else {
-                        return Poll::Ready(Err(BodyError::TooLarge));
-                    };
-                    self.left = left;
-                    return Poll::Ready(Ok(Some(piece)));
-                }
+        let piece = match self.ahead.pop_front() {
+            Some(piece) => {
+                self.ahead_bytes -= piece.len();
+                piece
             }
-        }
-    }
-
-    fn poll_gone(&mut self, _context: &mut Context<'_>) -> Poll<()> {
-        Poll::Pending
-    }
-}
-
-/// The body of an answer, and what is held until it has been read.
-struct AnswerStream {
-    body: ReplyBody,
-    held: Held,
-    sent: Option<Stream>, // what the client still sends
-}
-
-impl Body for AnswerStream {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let this = &mut *self;
-        if let (ReplyBody::Upstream(body), Some(sent)) = (&mut this.body, &mut this.sent) {
-            body.poll_request(context, sent)?;
-        }
-        let piece = match &mut this.body {
-            ReplyBody::Full(bytes) if bytes.is_empty() => None,
-            ReplyBody::Full(bytes) => Some(Ok(std::mem::take(bytes))),
-            ReplyBody::Upstream(body) => ready!(body.poll_piece(context)).transpose(),
-            ReplyBody::Upgraded(_) => Some(Err(io::ErrorKind::Unsupported.into())),
+            None => match ready!(self.poll_data(context))? {
+                Some(piece) => piece,
+                None => return Poll::Ready(Ok(None)), // trailers end here
+            },
         };
-        if self.is_end_stream() {
-            // Before the client has the end of the answer: whoever then asks for the next finds the place free.
-            self.held = Held::default();
-        }
-        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+        let Some(left) = self.left.checked_sub(piece.len() as u64) else {
+            return Poll::Ready(Err(BodyError::TooLarge));
+        };
+        self.left = left;
+        let _ = self.body.flow_control().release_capacity(piece.len());
+        Poll::Ready(Ok(Some(piece)))
     }
 
-    fn is_end_stream(&self) -> bool {
-        match &self.body {
-            ReplyBody::Full(bytes) => bytes.is_empty(),
-            ReplyBody::Upstream(body) => body.is_done(),
-            ReplyBody::Upgraded(_) => false,
-        }
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.respond.poll_reset(context).map(|_| ())
     }
 
-    fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            ReplyBody::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            _ => SizeHint::default(),
+    fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        // Of small pieces only so many: each takes more memory than it has bytes.
+        while self.ahead_bytes < READ_AHEAD && self.ahead.len() < MOST_AHEAD && !self.body.is_end_stream() {
+            let Some(piece) = ready!(self.poll_data(context))? else { break };
+            self.ahead_bytes += piece.len();
+            self.ahead.push_back(piece);
         }
+        Poll::Ready(Ok(()))
+    }
+
+    fn upload(&mut self) -> &mut Progress {
+        &mut self.upload
     }
 }
-
 /// A stream of which something has been read already.
 struct Rewound<S> {
     prefix: BytesMut,

@@ -72,11 +72,27 @@ struct ErrorLabels {
     kind: UpstreamError,
 }
 
+/// What a client did too slowly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "they are label values, as they stand")]
+pub(super) enum SlowClient {
+    upload,
+    download,
+}
+
+const SLOW_CLIENTS: [SlowClient; 2] = [SlowClient::upload, SlowClient::download];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SlowClientLabels {
+    direction: SlowClient,
+}
+
 /// What is counted. Clones count together.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayMetrics {
     ended: [Counter; ENDED.len()],
     errors: [Counter; UPSTREAM_ERRORS.len()],
+    slow_clients: [Counter; SLOW_CLIENTS.len()],
     answered: Distribution,
     queued: Distribution,
     watched: Arc<ArcSwapOption<Behind>>, // looked at when somebody asks
@@ -92,6 +108,12 @@ impl GatewayMetrics {
         );
         let errors: Family<ErrorLabels, Counter> = Family::default();
         registry.register("upstream_errors", "Requests that the application did not answer", errors.clone());
+        let slow_clients: Family<SlowClientLabels, Counter> = Family::default();
+        registry.register(
+            "gateway_slow_clients",
+            "Requests that were ended because their client sent or read too slowly",
+            slow_clients.clone(),
+        );
         let answered = Distribution::new(&[
             1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1, 5e-1, 1.0, 2.0, 5.0, 10.0, 30.0,
         ]);
@@ -108,6 +130,8 @@ impl GatewayMetrics {
         Self {
             ended: ENDED.map(|outcome| ended.get_or_create_owned(&EndedLabels { outcome })),
             errors: UPSTREAM_ERRORS.map(|kind| errors.get_or_create_owned(&ErrorLabels { kind })),
+            slow_clients: SLOW_CLIENTS
+                .map(|direction| slow_clients.get_or_create_owned(&SlowClientLabels { direction })),
             answered,
             queued,
             watched,
@@ -125,6 +149,10 @@ impl GatewayMetrics {
 
     pub(super) fn upstream_failed(&self, error: UpstreamError) {
         self.errors[error as usize].inc();
+    }
+
+    pub(super) fn slow_client(&self, direction: SlowClient) {
+        self.slow_clients[direction as usize].inc();
     }
 
     pub(super) fn upstream_answered(&self, after: Nanos) {

@@ -11,6 +11,7 @@ mod h1;
 mod h2;
 mod metrics;
 mod pressure;
+mod progress;
 mod refusal;
 mod slots;
 mod upstream;
@@ -26,6 +27,7 @@ use tollgate_policy::Policy;
 use self::behind::Behind;
 pub(crate) use self::metrics::GatewayMetrics;
 use self::pressure::{EVERY, Pressure};
+use crate::connections::Activity;
 use crate::listener::{Connection, Speak};
 use crate::service::Service;
 
@@ -107,13 +109,16 @@ pub(crate) struct Front(pub(crate) Arc<Gateway>);
 
 impl Speak for Front {
     const NAME: &'static str = "gateway";
-    const MOST_CONNECTIONS: u32 = 50_000;
-    const WHEN_FULL: Option<&'static [u8]> = None;
 
-    async fn speak<S>(self, stream: S, connection: Connection, stop: impl Future<Output = ()> + Send)
-    where
+    async fn speak<S>(
+        self,
+        stream: S,
+        connection: Connection,
+        activity: Arc<Activity>,
+        stop: impl Future<Output = ()> + Send,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        h1::serve(&self.0, stream, connection, stop).await;
+        h1::serve(&self.0, stream, connection, &activity, stop).await;
     }
 }

@@ -1,11 +1,15 @@
 //! How loaded the application is, as the gateway sees it: what `adaptive_rates` goes by.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::Nanos;
 use tollgate::adaptive::Load;
 use tollgate_policy::AdaptiveRates;
+
+use crate::connections::of_one_peer;
 
 /// How often the load is told.
 pub(super) const EVERY: Duration = Duration::from_millis(250);
@@ -19,9 +23,27 @@ pub(super) struct Pressure {
     waits: AtomicU64, // for a slot
     waits_from_low: AtomicU64,
     waits_over_high: AtomicU64,
-    answers: AtomicU64,
-    errors: AtomicU64, // of those
+    hasher: RandomState,
+    answers: Box<[Answers]>, // by the hash of their client
 }
+
+/// The answers to one client, or to several of the same hash.
+#[derive(Debug, Default)]
+struct Answers {
+    all: AtomicU32,
+    errors: AtomicU32,
+}
+
+/// So many clients are told apart.
+const CLIENTS: usize = 1024;
+
+/// The share of errors, in thousandths, from which an application is failing, and up to which it is well.
+const FAILING: u64 = 100;
+const WELL: u64 = 50;
+
+/// A client, as far as clients are told apart here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Client(usize);
 
 impl Pressure {
     pub(super) fn new() -> Self {
@@ -32,8 +54,8 @@ impl Pressure {
             waits: zero(),
             waits_from_low: zero(),
             waits_over_high: zero(),
-            answers: zero(),
-            errors: zero(),
+            hasher: RandomState::new(),
+            answers: (0..CLIENTS).map(|_| Answers::default()).collect(),
         }
     }
 
@@ -48,11 +70,42 @@ impl Pressure {
         }
     }
 
-    /// The application has answered, or has failed to.
-    pub(super) fn answered(&self, is_error: bool) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
+    /// Which client a request is from: its tenant, or else its address.
+    pub(super) fn client(&self, tenant: Option<&str>, address: IpAddr) -> Client {
+        let hash = match tenant {
+            Some(tenant) => self.hasher.hash_one(tenant),
+            None => self.hasher.hash_one(of_one_peer(address)),
+        };
+        Client(hash as usize % CLIENTS)
+    }
+
+    /// The application has answered a client, or has failed to.
+    pub(super) fn answered(&self, client: Client, is_error: bool) {
+        let Answers { all, errors } = &self.answers[client.0];
+        all.fetch_add(1, Ordering::Relaxed);
         if is_error {
-            self.errors.fetch_add(1, Ordering::Relaxed);
+            errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The errors since this was last asked: how many, and their share in thousandths. Every client has the same weight, however
+    /// often it asks. Where there are several, the one with the largest share does not count: it may be provoking errors.
+    fn take_errors(&self) -> (u64, u64) {
+        let (mut clients, mut errors, mut shares) = (0, 0, 0);
+        let mut worst = (0, 0); // share, errors
+        for client in &self.answers {
+            if client.all.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let failed = u64::from(client.errors.swap(0, Ordering::Relaxed));
+            let share = failed * 1000 / u64::from(client.all.swap(0, Ordering::Relaxed)).max(1);
+            (clients, errors, shares) = (clients + 1, errors + failed, shares + share);
+            worst = worst.max((share, failed));
+        }
+        match clients {
+            0 => (0, 0),
+            1 => (errors, shares),
+            _ => (errors - worst.1, (shares - worst.0) / (clients - 1)),
         }
     }
 
@@ -64,13 +117,13 @@ impl Pressure {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         let (waits, from_low, over_high) =
             (take(&self.waits), take(&self.waits_from_low), take(&self.waits_over_high));
-        let (answers, errors) = (take(&self.answers), take(&self.errors));
+        let (errors, share) = self.take_errors();
         // Of few answers, one error says little.
-        let is_failing = errors >= 2 && errors * 10 >= answers;
+        let is_failing = errors >= 2 && share >= FAILING;
         if over_high * 10 > waits || is_failing {
             return Load::High;
         }
-        if from_low * 10 <= waits && errors * 20 <= answers { Load::Low } else { Load::Between }
+        if from_low * 10 <= waits && share <= WELL { Load::Low } else { Load::Between }
     }
 }
 

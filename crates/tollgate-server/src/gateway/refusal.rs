@@ -79,6 +79,10 @@ impl Refusal {
             CallError::Body(BodyError::Stalled) => {
                 (StatusCode::REQUEST_TIMEOUT, "The body of the request did not come in time.")
             }
+            CallError::Body(BodyError::TooSlow) => (
+                StatusCode::REQUEST_TIMEOUT,
+                "The body of the request came too slowly: the gateway asks for a least average rate.",
+            ),
             CallError::Body(BodyError::Gone) | CallError::Gone => return None,
         };
         Some(Self::new(status, detail))

@@ -27,6 +27,8 @@ use super::body::Incoming;
 use super::generated::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
 use super::health::Health;
 use super::message;
+use crate::connections::Activity;
+use crate::http2::{Due, Upkeep};
 use crate::listener::{Connection, Speak};
 use crate::service::Service;
 
@@ -52,16 +54,24 @@ const STALLED: Duration = Duration::from_secs(20);
 /// How long a connection may take to begin, and a request to come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// After how long a connection without a call is closed, by default.
+const IDLE: Duration = Duration::from_secs(300);
+
 /// The three services of the port.
 pub(crate) struct Grpc<R: ServerReflection> {
     service: Arc<Service>,
+    idle: Duration, // after which a connection without a call is closed
     rate_limits: RateLimitServiceServer<RateLimits>,
     health: HealthServer<Health>,
     reflection: ServerReflectionServer<R>,
 }
 
 /// The services of the port, which are well as long as `is_serving` says so.
-pub(crate) fn grpc(service: Arc<Service>, is_serving: watch::Receiver<bool>) -> Grpc<impl ServerReflection> {
+pub(crate) fn grpc(
+    service: Arc<Service>,
+    idle: Option<Duration>,
+    is_serving: watch::Receiver<bool>,
+) -> Grpc<impl ServerReflection> {
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -69,6 +79,7 @@ pub(crate) fn grpc(service: Arc<Service>, is_serving: watch::Receiver<bool>) -> 
     let rate_limits = RateLimitServiceServer::new(RateLimits(Arc::clone(&service)));
     Grpc {
         service,
+        idle: idle.unwrap_or(IDLE),
         rate_limits: rate_limits.max_decoding_message_size(MOST_BYTES),
         health: HealthServer::new(Health(is_serving)).max_decoding_message_size(MOST_OTHER_BYTES),
         reflection: reflection
@@ -81,6 +92,7 @@ impl<R: ServerReflection> Clone for Grpc<R> {
     fn clone(&self) -> Self {
         Self {
             service: Arc::clone(&self.service),
+            idle: self.idle,
             rate_limits: self.rate_limits.clone(),
             health: self.health.clone(),
             reflection: self.reflection.clone(),
@@ -90,11 +102,14 @@ impl<R: ServerReflection> Clone for Grpc<R> {
 
 impl<R: ServerReflection> Speak for Grpc<R> {
     const NAME: &'static str = "grpc";
-    const MOST_CONNECTIONS: u32 = 10_000;
-    const WHEN_FULL: Option<&'static [u8]> = None;
 
-    async fn speak<S>(self, stream: S, _: Connection, stop: impl Future<Output = ()> + Send)
-    where
+    async fn speak<S>(
+        self,
+        stream: S,
+        _: Connection,
+        activity: Arc<Activity>,
+        stop: impl Future<Output = ()> + Send,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut builder = Builder::new();
@@ -103,20 +118,22 @@ impl<R: ServerReflection> Speak for Grpc<R> {
         let Ok(Ok(mut connection)) = tokio::time::timeout(PATIENCE, builder.handshake(stream)).await else {
             return;
         };
+        let mut upkeep = Upkeep::new(&mut connection, self.idle);
         let mut stop = std::pin::pin!(stop);
         let (mut calls, mut is_stopping) = (Vec::new(), false);
         loop {
             let next = poll_fn(|context| poll_calls(&mut connection, &mut calls, context));
-            let goes_on = tokio::select! {
-                goes_on = next => goes_on,
-                () = &mut stop, if !is_stopping => {
-                    is_stopping = true;
-                    connection.graceful_shutdown();
-                    true
-                }
+            let (goes_on, is_due) = tokio::select! {
+                goes_on = next => (goes_on, false),
+                due = upkeep.due(&activity) => (due != Due::Drop, true),
+                () = &mut stop, if !is_stopping => (true, true),
             };
+            if is_due && !is_stopping {
+                is_stopping = true;
+                connection.graceful_shutdown();
+            }
             for (request, respond) in calls.drain(..) {
-                self.answer(request, respond);
+                self.answer(request, respond, &activity);
             }
             if !goes_on {
                 return;
@@ -148,7 +165,13 @@ where
 
 impl<R: ServerReflection> Grpc<R> {
     /// Answers a call, at once if it is the usual one, is there, and nobody has to be waited for.
-    fn answer(&self, mut request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn answer(
+        &self,
+        mut request: Request<RecvStream>,
+        respond: SendResponse<Bytes>,
+        activity: &Arc<Activity>,
+    ) {
+        activity.touch();
         if !message::is_grpc(request.headers()) {
             return message::refuse_kind(respond);
         }
@@ -158,14 +181,22 @@ impl<R: ServerReflection> Grpc<R> {
             Some(message) if request.body().is_end_stream() && message::is_whole(&message) => {
                 if self.service.engine.is_shared() {
                     // Nobody waits for what another has to wait for.
-                    tokio::spawn(message::answer_later(Arc::clone(&self.service), message, respond));
+                    let (service, in_flight) = (Arc::clone(&self.service), activity.begin());
+                    tokio::spawn(async move {
+                        message::answer_later(service, message, respond).await;
+                        drop(in_flight);
+                    });
                 } else {
                     message::answer(&self.service, &message, respond);
                 }
             }
             first => {
                 let call = self.clone().call(request.map(|body| Incoming::new(first, body)), respond);
-                tokio::spawn(call);
+                let in_flight = activity.begin();
+                tokio::spawn(async move {
+                    call.await;
+                    drop(in_flight);
+                });
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service as _;
 
 use super::problem::Problem;
+use crate::connections::Activity;
 use crate::listener::{Connection, Speak};
 
 /// How long the head of a request may take to come.
@@ -30,18 +32,23 @@ pub(crate) struct Http(pub(crate) Router);
 
 impl Speak for Http {
     const NAME: &'static str = "http";
-    const MOST_CONNECTIONS: u32 = 10_000;
-    const WHEN_FULL: Option<&'static [u8]> = None;
 
-    async fn speak<S>(self, stream: S, connection: Connection, stop: impl Future<Output = ()> + Send)
-    where
+    async fn speak<S>(
+        self,
+        stream: S,
+        connection: Connection,
+        activity: Arc<Activity>,
+        stop: impl Future<Output = ()> + Send,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self(router) = self;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection);
             let mut router = router.clone();
+            let in_flight = activity.begin();
             async move {
+                let _in_flight = in_flight;
                 if !has_one_host(&request) {
                     return Ok::<_, Infallible>(
                         Problem::bad_request("HTTP/1.1 asks for one Host header").into_response(),

@@ -12,7 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::later::Later;
+use super::pending::{Pending, PendingBytes};
 use super::session::{Session, Workspace};
+use crate::connections::Activity;
 use crate::service::Service;
 
 /// As much is read at once.
@@ -23,6 +25,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long what is to be sent may stay unread.
 const STALLED: Duration = Duration::from_secs(20);
+
+/// What a client gets for which there is no room.
+const NO_ROOM: &[u8] =
+    b"-ERR too many bytes are pending on all connections; send whole requests and read the replies\r\n";
 
 /// How long a client that was told to go may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -47,6 +53,8 @@ pub(super) struct Connection<S> {
     stream: S,
     service: Arc<Service>,
     session: Session,
+    activity: Arc<Activity>,
+    pending: Pending,
     rest: Vec<u8>,    // of the input, that is not answered yet
     until: usize,     // how long it must be to be worth a look
     unsent: Vec<u8>,  // of the output, that did not fit into the socket
@@ -65,12 +73,19 @@ enum WaitsFor {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(stream: S, id: u64, service: Arc<Service>) -> Self {
-        let session = Session::new(id, &service);
+    pub(super) fn new(
+        stream: S,
+        session: Session,
+        activity: Arc<Activity>,
+        pending: Arc<PendingBytes>,
+        service: Arc<Service>,
+    ) -> Self {
         Self {
             stream,
             service,
             session,
+            activity,
+            pending: Pending::new(pending),
             rest: Vec::new(),
             until: 1,
             unsent: Vec::new(),
@@ -85,7 +100,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Speaks until either side ends it, or until `stop`: then as soon as all that has come is answered.
     pub(super) async fn run(mut self, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
-        let is_polite = poll_fn(|context| self.poll(context, stop.as_mut())).await;
+        let is_polite = poll_fn(|context| {
+            let polled = self.poll(context, stop.as_mut());
+            if polled.is_pending() && !self.pending.set(self.rest.capacity() + self.unsent.capacity()) {
+                // The client may not read this, either.
+                let _ = Pin::new(&mut self.stream).poll_write(context, NO_ROOM);
+                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            }
+            polled
+        })
+        .await;
         if is_polite.is_ok() {
             let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_goodbye(context))).await;
         }
@@ -158,6 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if length == 0 {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
+            self.activity.touch();
             if !self.rest.is_empty() {
                 self.rest.extend_from_slice(&shared.input[..length]);
                 return Poll::Ready(Ok(())); // it is looked at if it is long enough now

@@ -1,6 +1,7 @@
 //! Who is there, and which version is spoken: `HELLO`, `AUTH`, `RESET`.
 
 use super::commands::{Asked, integer};
+use super::password::Attempt;
 use super::reply::Version;
 use super::session::Session;
 
@@ -62,10 +63,7 @@ fn switch(asked: &mut Asked<'_>) -> Result<(), String> {
         }
     }
     if let Some((user, password)) = login {
-        if !(user == b"default" && asked.service.resp_password.is(password)) {
-            return Err(WRONG.to_owned());
-        }
-        asked.session.is_stranger = false;
+        authenticate(asked, user, password)?;
     }
     if asked.session.is_stranger {
         return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
@@ -93,17 +91,34 @@ pub(super) fn auth(asked: &mut Asked<'_>) {
              configuration is correct?",
         );
     }
-    if user.is_none_or(|user| user == b"default") && asked.service.resp_password.is(password) {
-        asked.session.is_stranger = false;
-        asked.reply.ok();
-    } else {
-        asked.reply.error(WRONG);
+    match authenticate(asked, user.unwrap_or(b"default"), password) {
+        Ok(()) => asked.reply.ok(),
+        Err(error) => asked.reply.error(error),
+    }
+}
+
+/// Lets a client in that has the password. One address has only so many attempts: beyond them no password is looked at, and the
+/// connection is closed.
+fn authenticate(asked: &mut Asked<'_>, user: &[u8], password: &[u8]) -> Result<(), String> {
+    let is_user = user == b"default";
+    match asked.service.resp_password.attempt(password, asked.session.peer, asked.now) {
+        Attempt::Right if is_user => {
+            asked.session.is_stranger = false;
+            Ok(())
+        }
+        Attempt::Right | Attempt::Wrong => Err(WRONG.to_owned()),
+        Attempt::TooMany { retry_after } => {
+            asked.session.is_closing = true;
+            Err(format!(
+                "ERR too many failed attempts to authenticate from this address; try again in {retry_after} seconds"
+            ))
+        }
     }
 }
 
 /// `RESET`: as if just connected.
 pub(super) fn reset(asked: &mut Asked<'_>) {
-    *asked.session = Session::new(asked.session.id, asked.service);
+    *asked.session = Session::new(asked.session.id, asked.session.peer, asked.service);
     asked.reply.version = asked.session.version;
     asked.reply.simple("RESET");
 }

@@ -11,6 +11,7 @@ mod frame;
 mod hello;
 mod later;
 mod password;
+mod pending;
 mod reply;
 mod server;
 mod session;

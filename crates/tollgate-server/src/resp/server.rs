@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::Connection;
+use super::pending::PendingBytes;
+use super::session::Session;
+use crate::connections::Activity;
 use crate::listener::{self, Speak};
 use crate::service::Service;
 
@@ -15,24 +18,30 @@ use crate::service::Service;
 pub(crate) struct Resp {
     service: Arc<Service>,
     ids: Arc<AtomicU64>, // of connections
+    pending: Arc<PendingBytes>,
 }
 
 impl Resp {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self { service, ids: Arc::new(AtomicU64::new(1)) }
+        Self { service, ids: Arc::new(AtomicU64::new(1)), pending: Arc::default() }
     }
 }
 
 impl Speak for Resp {
     const NAME: &'static str = "resp";
-    const MOST_CONNECTIONS: u32 = 20_000;
-    const WHEN_FULL: Option<&'static [u8]> = Some(b"-ERR max number of clients reached\r\n");
+    const WHEN_FULL: &'static [u8] = b"-ERR max number of clients reached\r\n";
 
-    async fn speak<S>(self, stream: S, _: listener::Connection, stop: impl Future<Output = ()> + Send)
-    where
+    async fn speak<S>(
+        self,
+        stream: S,
+        connection: listener::Connection,
+        activity: Arc<Activity>,
+        stop: impl Future<Output = ()> + Send,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        Connection::new(stream, id, self.service).run(stop).await;
+        let session = Session::new(id, connection.peer.ip(), &self.service);
+        Connection::new(stream, session, activity, self.pending, self.service).run(stop).await;
     }
 }

@@ -1,5 +1,6 @@
 //! What a connection knows, and the way from the bytes that came in to those that go out. No socket is seen here.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ const LONGEST_NAME: usize = 128;
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: u64,
+    pub(super) peer: IpAddr,
     pub(super) version: Version,
     pub(super) is_stranger: bool, // has yet to give the password
     pub(super) is_closing: bool,  // once everything is sent
@@ -48,9 +50,9 @@ pub(super) struct Answered {
 }
 
 impl Session {
-    pub(super) fn new(id: u64, service: &Service) -> Self {
+    pub(super) fn new(id: u64, peer: IpAddr, service: &Service) -> Self {
         let is_stranger = service.resp_password.is_set();
-        Self { id, version: Version::default(), is_stranger, is_closing: false, name: None }
+        Self { id, peer, version: Version::default(), is_stranger, is_closing: false, name: None }
     }
 
     /// Answers all whole requests in the input, at one instant: those that a shared store is asked of, and what comes after

@@ -11,6 +11,7 @@ use tollgate_policy::Policy;
 
 use super::slow::Slow;
 use super::*;
+use crate::connections::{Activity, Connections};
 use crate::listener::Connection;
 use crate::reload::Reloader;
 use crate::service::Service;
@@ -49,6 +50,11 @@ fn in_memory() -> Arc<Service> {
 
 fn connection() -> Connection {
     Connection { peer: "127.0.0.1:1".parse().unwrap(), is_loopback: true, is_tls: false }
+}
+
+fn activity() -> Arc<Activity> {
+    let connections = Arc::new(Connections::new(None, None));
+    Arc::clone(&connections.try_admit(connection().peer.ip(), false).unwrap().activity)
 }
 
 /// Waits until something is so, for ten seconds at most.

@@ -2,18 +2,19 @@
 
 mod adaptive;
 mod application;
-mod backend;
+pub(crate) mod backend;
 mod conversations;
 mod driver_location;
 mod fairness;
 mod hanging_up;
 mod http2;
-mod load;
+pub(crate) mod load;
 mod proxying;
 mod rates;
 mod readings;
 mod reloads;
-mod running;
+pub(crate) mod running;
+mod slow_clients;
 mod smuggling;
 mod soak;
 mod upgrades;

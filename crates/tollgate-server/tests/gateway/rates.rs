@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::backend::Backend;
 use super::running::Gateway;
-use crate::service::{eventually, json_of};
+use crate::service::{eventually, json_of, pause};
 
 const POLICY: &str = "
 adaptive_rates: { high: 20ms, low: 10ms, floor: 0.1 }
@@ -70,4 +70,39 @@ fn whoever_is_shed_first_is_told_so() {
     assert_eq!(json_of(&denied)["reduced"], true, "{denied:?}");
     let answer = client.send("GET", "/", &[("x-api-key", "initech")], "");
     assert_eq!(answer.status, 200, "each tenant has what is left for it: {answer:?}");
+}
+
+/// Asks again and again, for as long as the gateway needs to look at the load six times.
+fn ask_for_a_while(gateway: &Gateway, requests: &[(&'static str, &'static str)]) {
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for &(tenant, target) in requests {
+            let (mut client, end) = (gateway.connect(), &end);
+            scope.spawn(move || {
+                while !end.load(Ordering::Relaxed) {
+                    client.send("GET", target, &[("x-api-key", tenant)], "");
+                }
+            });
+        }
+        let _end = End(&end);
+        pause(std::time::Duration::from_millis(1500));
+    });
+}
+
+#[test]
+fn one_tenant_that_provokes_errors_slows_nobody() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", POLICY);
+    let mut seen = gateway.service.connect();
+    // A client can make an application say that it is broken, or that there is no such method, without any load.
+    ask_for_a_while(&gateway, &[("hostile", "/status/501"), ("hostile", "/status/500")]);
+    assert_eq!(seen.metric(MULTIPLIER), Some(1.0));
+    // A tenant whose requests alone fail says little of the application.
+    ask_for_a_while(
+        &gateway,
+        &[("hostile", "/status/503"), ("hostile", "/status/503"), ("quiet", "/sleep/1")],
+    );
+    assert_eq!(seen.metric(MULTIPLIER), Some(1.0));
+    ask_for_a_while(&gateway, &[("one", "/status/503"), ("two", "/status/503"), ("three", "/status/502")]);
+    assert!(seen.metric(MULTIPLIER).unwrap() < 1.0);
 }

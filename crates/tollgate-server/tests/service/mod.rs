@@ -34,6 +34,13 @@ impl Service {
         Self::run(directory, Command::new(TOLLGATE).args(["serve", "--config"]).arg(&file))
     }
 
+    /// As [`start`](Self::start), with a policy that says where to listen, for HTTP first.
+    pub(crate) fn start_listening(policy: &str) -> Self {
+        let directory = Directory::new();
+        let file = directory.write("tollgate.yaml", policy);
+        Self::run(directory, Command::new(TOLLGATE).args(["serve", "--config"]).arg(&file))
+    }
+
     /// Starts the service by any command line.
     pub(crate) fn run(directory: Directory, command: &mut Command) -> Self {
         let mut process = Process::start(command);

@@ -27,7 +27,9 @@ impl RespService {
 
     /// By any command that ends in one that starts `tollgate`.
     pub(crate) fn run(directory: Directory, policy: &str, command: &mut Command) -> Self {
-        let listen = "listen: { http: '127.0.0.1:0', resp: '127.0.0.1:0' }";
+        // Many connections come from one address here.
+        let listen = "listen: { http: '127.0.0.1:0', resp: '127.0.0.1:0', max_connections: 11000, \
+                      max_connections_per_address: 11000 }";
         let file = directory.write("tollgate.yaml", &format!("{listen}\n{policy}"));
         let mut service = Service::run(directory, command.args(["serve", "--config"]).arg(file));
         let address = address_in(&service.process.line_with("listens on redis"));

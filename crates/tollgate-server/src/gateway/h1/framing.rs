@@ -1,6 +1,6 @@
 //! Where the body of a message ends.
 
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::head::{Lines, Malformed, RequestHead, ResponseHead};
 use super::kind::Kind;
@@ -28,6 +28,19 @@ impl Framing {
         match of_headers(&head.headers)? {
             Some(Self::Chunked) if !head.is_11 => Err(Malformed::new("HTTP/1.0 has no Transfer-Encoding")),
             framing => Ok(framing.unwrap_or(Self::Empty)),
+        }
+    }
+
+    /// Of a request over HTTP/2, whose end is in its frames. A length is announced once, or not at all.
+    pub(crate) fn of_stream(headers: &HeaderMap, is_over: bool) -> Result<Self, Malformed> {
+        let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
+        match (lengths.next(), lengths.next()) {
+            (Some(length), None) => {
+                length_of(length).map(|length| if is_over { Self::Empty } else { length })
+            }
+            (None, _) if is_over => Ok(Self::Empty),
+            (None, _) => Ok(Self::Chunked),
+            (Some(_), Some(_)) => Err(WRONG_LENGTH),
         }
     }
 
@@ -60,13 +73,15 @@ fn of_headers(headers: &Lines) -> Result<Option<Framing>, Malformed> {
             }
             Ok(Some(Framing::Chunked))
         }
-        (None, Some(length)) => {
-            let is_number = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
-            let number = std::str::from_utf8(length).ok().and_then(|digits| digits.parse().ok());
-            match number {
-                Some(number) if is_number && lengths.next().is_none() => Ok(Some(Framing::Length(number))),
-                _ => Err(Malformed::new("Content-Length is one whole number, once")),
-            }
-        }
+        (None, Some(_)) if lengths.next().is_some() => Err(WRONG_LENGTH),
+        (None, Some(length)) => length_of(length).map(Some),
     }
+}
+
+const WRONG_LENGTH: Malformed = Malformed::new("Content-Length is one whole number, once");
+
+fn length_of(length: &[u8]) -> Result<Framing, Malformed> {
+    let is_number = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(length).ok().and_then(|digits| digits.parse().ok());
+    number.filter(|_| is_number).map(Framing::Length).ok_or(WRONG_LENGTH)
 }

@@ -98,7 +98,7 @@ impl Malformed {
     }
 }
 
-const TOO_LARGE: Malformed = Malformed {
+pub(crate) const TOO_LARGE: Malformed = Malformed {
     status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     why: "the head of a request has 64 KiB and 100 lines at most",
 };

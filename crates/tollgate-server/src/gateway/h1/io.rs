@@ -50,15 +50,29 @@ pub(crate) struct Timer {
 
 impl Timer {
     pub(crate) fn new(time: Duration) -> Self {
-        let due = Instant::now() + time;
+        Self::until(Instant::now() + time)
+    }
+
+    pub(crate) fn until(due: Instant) -> Self {
         Self { sleep: Box::pin(tokio::time::sleep_until(due)), due }
     }
 
     /// Waits from now.
     pub(crate) fn set(&mut self, time: Duration) {
-        self.due = Instant::now() + time;
+        self.set_until(Instant::now() + time);
+    }
+
+    pub(crate) fn set_until(&mut self, due: Instant) {
+        self.due = due;
         if self.due < self.sleep.deadline() {
             self.sleep.as_mut().reset(self.due);
+        }
+    }
+
+    /// Waits no longer than until then.
+    pub(crate) fn bring_forward(&mut self, due: Option<Instant>) {
+        if let Some(due) = due.filter(|due| *due < self.due) {
+            self.set_until(due);
         }
     }
 

@@ -12,7 +12,7 @@ mod server;
 
 pub(super) use self::body::{Decoded, Decoder, Encoder};
 pub(super) use self::framing::Framing;
-pub(super) use self::head::{HeadReader, Lines, Malformed, ResponseHead};
+pub(super) use self::head::{HeadReader, Lines, MOST_HEADERS, Malformed, ResponseHead, TOO_LARGE};
 pub(super) use self::io::{Io, Timer};
 pub(super) use self::kind::{Kind, reads_as};
 #[cfg(test)]

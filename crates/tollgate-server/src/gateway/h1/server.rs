@@ -3,22 +3,25 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode, Uri};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tollgate_policy::Gateway as Settings;
 
 use super::body::{Decoded, Decoder, Encoder};
 use super::framing::Framing;
 use super::head::{HeadReader, Malformed, RequestHead};
 use super::io::{Io, Timer};
 use super::kind::Kind;
+use crate::connections::Activity;
 use crate::gateway::exchange::{Asked, Held, Reply, ReplyBody, ReplyHeaders};
 use crate::gateway::forward::{Carried, ConnectionTokens, Keep, Peer, carried_on, write_response};
-use crate::gateway::front::{BodyError, Front};
-use crate::gateway::metrics::Ended;
+use crate::gateway::front::{BodyError, Front, READ_AHEAD};
+use crate::gateway::metrics::{Ended, SlowClient};
+use crate::gateway::progress::{Progress, ReadWatch};
 use crate::gateway::refusal::Refusal;
 use crate::gateway::upstream::AnswerBody;
 use crate::gateway::{Gateway, h2};
@@ -26,9 +29,6 @@ use crate::listener::Connection;
 
 /// How long the head of a request may take to come, once it has begun.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What is read of a client while its request is under way: its next ones, which it may send before it has an answer.
-const READ_AHEAD: usize = 64 << 10;
 
 /// As much of a body that nobody wants is read over, so that the connection can be used on.
 const READ_OVER: u64 = 64 << 10;
@@ -47,6 +47,7 @@ pub(crate) async fn serve<S>(
     gateway: &Arc<Gateway>,
     stream: S,
     connection: Connection,
+    activity: &Arc<Activity>,
     stop: impl Future<Output = ()> + Send,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -62,7 +63,7 @@ pub(crate) async fn serve<S>(
         waits.set(idle);
         let head = match client.next_head(waits, stop.as_mut(), is_first).await {
             Next::Head(head) => head,
-            Next::Http2 => return h2::serve(gateway, client.io, connection, stop).await,
+            Next::Http2 => return h2::serve(gateway, client.io, connection, activity, stop).await,
             Next::Malformed(malformed) => {
                 gateway.metrics.ended(Ended::refused);
                 let refusal = Refusal::malformed(malformed);
@@ -71,6 +72,7 @@ pub(crate) async fn serve<S>(
             Next::End => return,
         };
         is_first = false;
+        let _in_flight = activity.begin();
         let behind = gateway.behind();
         let mut is_kept = wants_to_stay(&head);
         let reply = match require_one_meaning(&head) {
@@ -83,7 +85,7 @@ pub(crate) async fn serve<S>(
                 return client.part(Refusal::too_large().into()).await;
             }
             Ok((host, framing)) => {
-                client.begin_body(&head, framing, behind.settings.max_body);
+                client.begin_body(&head, framing, &behind.settings);
                 let asked = Asked {
                     method: &head.method,
                     uri: &head.uri,
@@ -105,7 +107,16 @@ pub(crate) async fn serve<S>(
         }
         // What the application still gets of the request is not to be read over; the connection ends with the answer then.
         is_kept &= !reply.is_asked_still() && client.is_body_over().await;
-        let Ok((is_whole, used)) = client.answer(&head, &mut reply, is_kept).await else { return };
+        let mut watch = ReadWatch::new(behind.settings.timeouts.download);
+        let (is_whole, used) = match client.answer(&head, &mut reply, is_kept, &mut watch).await {
+            Ok(answered) => answered,
+            Err(error) => {
+                if error.kind() == std::io::ErrorKind::TimedOut {
+                    gateway.metrics.slow_client(SlowClient::download);
+                }
+                return;
+            }
+        };
         timer = timer.or(used);
         if !is_kept || !is_whole || !client.read_over().await {
             return client.linger().await;
@@ -131,6 +142,9 @@ pub(crate) fn upgrade(head: &RequestHead, framing: Framing) -> Option<&[u8]> {
 /// The host and the framing of a request that everybody reads in the same way.
 fn require_one_meaning(head: &RequestHead) -> Result<(&str, Framing), Malformed> {
     let framing = Framing::of_request(head)?;
+    if ConnectionTokens::of(&head.headers).are_too_many() {
+        return Err(Malformed::new("Connection has more than 32 tokens"));
+    }
     match head.method {
         Method::CONNECT => return Err(Malformed::new("it asks for a tunnel, and there is none here")),
         Method::TRACE => return Err(Malformed::new("TRACE is not carried on")),
@@ -184,6 +198,7 @@ pub(crate) struct Client<S> {
     body: Decoder,
     left: u64,            // that the body may still have
     wants_continue: bool, // before it sends a body
+    upload: Progress,
     out: Vec<u8>,
     sent: usize, // of `out`
 }
@@ -207,6 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             body: Decoder::new(Framing::Empty),
             left: 0,
             wants_continue: false,
+            upload: Progress::new(None),
             out: Vec::new(),
             sent: 0,
         }
@@ -252,9 +268,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         .await
     }
 
-    fn begin_body(&mut self, head: &RequestHead, framing: Framing, most: u64) {
+    fn begin_body(&mut self, head: &RequestHead, framing: Framing, settings: &Settings) {
         self.body = Decoder::new(framing);
-        self.left = most;
+        self.left = settings.max_body;
+        self.upload = Progress::new(settings.timeouts.upload);
         self.wants_continue = head.is_11
             && !framing.is_empty()
             && head.headers.of(Kind::Expect).any(|expects| expects.eq_ignore_ascii_case(b"100-continue"));
@@ -263,7 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Reads over what is left of a body. Ready when all of it is, or when it is too much.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         loop {
-            match std::task::ready!(self.poll_piece(context)) {
+            match ready!(self.poll_piece(context)) {
                 Ok(Some(_)) => {}
                 Ok(None) => return Poll::Ready(true),
                 Err(_) => return Poll::Ready(false),
@@ -298,6 +315,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         head: &RequestHead,
         reply: &mut Reply,
         is_kept: bool,
+        watch: &mut ReadWatch,
     ) -> std::io::Result<(bool, Option<Timer>)> {
         // HTTP/1.0 knows no chunks: what has no length ends with the connection.
         let framing = match reply.framing {
@@ -323,15 +341,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             ReplyBody::Upstream(mut body) => {
                 let encoder = Encoder::new(framing.unwrap_or(Framing::Empty));
                 let has_none = head.method == Method::HEAD || reply.status == StatusCode::NOT_MODIFIED;
-                let is_whole = self.send_body(&mut body, encoder, has_none).await?;
+                let is_whole = self.send_body(&mut body, encoder, has_none, watch).await?;
                 (is_whole, Some(body.into_timer()))
             }
         };
-        // Before the client has the end of the answer: whoever then asks for the next finds the place free.
+        // Before the client has the end of the answer: a client that then asks for the next finds the slot free.
         reply.held = Held::default();
-        self.io.write_all(&self.out[self.sent..]).await?;
-        self.sent = 0;
-        self.out.clear();
+        poll_fn(|context| self.poll_send(context, watch)).await?;
         Ok((is_whole && keep != Keep::Close, timer))
     }
 
@@ -342,6 +358,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         body: &mut AnswerBody,
         mut encoder: Encoder,
         has_none: bool, // whatever its head says of a length
+        watch: &mut ReadWatch,
     ) -> std::io::Result<bool> {
         if body.is_done() && has_none {
             return Ok(true);
@@ -362,28 +379,54 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                         Poll::Ready(_) => return Poll::Ready(Ok(false)),
                     }
                 }
-                if self.sent == self.out.len() {
-                    std::task::ready!(Pin::new(&mut self.io.stream).poll_flush(context))?;
-                    if body.is_asked_still() {
-                        return Poll::Pending; // whoever leaves is seen by what is left of the request
-                    }
-                    // Whoever leaves while the application is slow keeps no place.
-                    return self.poll_gone(context).map(|()| Err(std::io::ErrorKind::BrokenPipe.into()));
+                if !self.out.is_empty() {
+                    ready!(self.poll_send(context, watch))?;
+                    continue;
                 }
-                let written = std::task::ready!(
-                    Pin::new(&mut self.io.stream).poll_write(context, &self.out[self.sent..])
-                )?;
-                if written == 0 {
-                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+                if body.is_asked_still() {
+                    return Poll::Pending; // a client that leaves is seen by what is left of the request
                 }
-                self.sent += written;
-                if self.sent == self.out.len() {
-                    self.out.clear();
-                    self.sent = 0;
-                }
+                // A client that leaves while the application is slow keeps no slot.
+                return self.poll_gone(context).map(|()| Err(std::io::ErrorKind::BrokenPipe.into()));
             }
         })
         .await
+    }
+
+    /// Sends what is to be sent. An error of the kind `TimedOut` where the client reads too slowly.
+    fn poll_send(&mut self, context: &mut Context<'_>, watch: &mut ReadWatch) -> Poll<std::io::Result<()>> {
+        let too_slow = |watch: &mut ReadWatch, context: &mut Context<'_>| {
+            watch.poll_too_slow(context).map(|()| Err(std::io::ErrorKind::TimedOut.into()))
+        };
+        while self.sent < self.out.len() {
+            match Pin::new(&mut self.io.stream).poll_write(context, &self.out[self.sent..]) {
+                Poll::Pending => return too_slow(watch, context),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
+                Poll::Ready(written) => {
+                    let written = written?;
+                    watch.moved(written);
+                    self.sent += written;
+                }
+            }
+        }
+        if Pin::new(&mut self.io.stream).poll_flush(context)?.is_pending() {
+            return too_slow(watch, context); // TLS has kept some of it
+        }
+        self.out.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads some more, and counts it.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Option<()>> {
+        match self.io.poll_fill(context) {
+            Poll::Ready(Ok(read)) if read > 0 => {
+                self.upload.moved(read);
+                Poll::Ready(Some(()))
+            }
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     /// Sends a last answer, and ends.
@@ -471,19 +514,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Front for Client<S> {
                     self.left = left;
                     return Poll::Ready(Ok(Some(piece)));
                 }
-                Decoded::NeedsMore => match std::task::ready!(self.io.poll_fill(context)) {
-                    Ok(read) if read > 0 => {}
-                    _ => return Poll::Ready(Err(BodyError::Gone)),
+                Decoded::NeedsMore => match self.poll_fill(context) {
+                    Poll::Ready(Some(())) => {}
+                    Poll::Ready(None) => return Poll::Ready(Err(BodyError::Gone)),
+                    Poll::Pending => {
+                        self.upload.waits();
+                        return Poll::Pending;
+                    }
                 },
             }
         }
     }
 
+    fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        let wanted = self.body.left().map_or(0, |left| left.min(READ_AHEAD as u64));
+        // A client that waits for a word gets it when the application takes the body.
+        while !self.wants_continue && (self.io.buffer.len() as u64) < wanted {
+            match self.poll_fill(context) {
+                Poll::Ready(Some(())) => {}
+                Poll::Ready(None) => return Poll::Ready(Err(BodyError::Gone)),
+                Poll::Pending => {
+                    self.upload.waits();
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn upload(&mut self) -> &mut Progress {
+        &mut self.upload
+    }
+
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.io.buffer.len() < READ_AHEAD {
-            match std::task::ready!(self.io.poll_fill(context)) {
-                Ok(read) if read > 0 => {}
-                _ => return Poll::Ready(()),
+            if ready!(self.poll_fill(context)).is_none() {
+                return Poll::Ready(());
             }
         }
         Poll::Pending // more is not read ahead, and so it is not seen

@@ -1,3 +1,5 @@
+use std::net::Ipv4Addr;
+
 use super::*;
 
 const MARKS: AdaptiveRates =
@@ -8,7 +10,8 @@ fn load(waits: impl IntoIterator<Item = u64>, (errors, answers): (u64, u64)) -> 
     let pressure = Pressure::new();
     let _ = pressure.tell(MARKS);
     waits.into_iter().for_each(|ms| pressure.waited(Nanos::new(ms * 1_000_000)));
-    (0..answers).for_each(|answer| pressure.answered(answer < errors));
+    let client = pressure.client(Some("acme"), Ipv4Addr::LOCALHOST.into());
+    (0..answers).for_each(|answer| pressure.answered(client, answer < errors));
     pressure.tell(MARKS)
 }
 
@@ -30,6 +33,40 @@ fn errors_say_so_too() {
     assert_eq!(load([0; 10], (10, 100)), Load::High);
     assert_eq!(load([0; 10], (9, 100)), Load::Between);
     assert_eq!(load([0; 10], (5, 100)), Load::Low);
+}
+
+#[test]
+fn one_client_that_provokes_errors_slows_nobody() {
+    let pressure = Pressure::new();
+    let _ = pressure.tell(MARKS);
+    let client = |name: &str| pressure.client(Some(name), Ipv4Addr::LOCALHOST.into());
+    (0..1000).for_each(|_| pressure.answered(client("hostile"), true));
+    pressure.answered(client("quiet"), false);
+    assert_eq!(pressure.tell(MARKS), Load::Low);
+    // An application that fails does so for others, too.
+    (0..1000).for_each(|_| pressure.answered(client("hostile"), true));
+    (0..10).for_each(|answer| pressure.answered(client("quiet"), answer < 5));
+    assert_eq!(pressure.tell(MARKS), Load::High);
+}
+
+#[test]
+fn a_busy_client_does_not_hide_the_errors_of_others() {
+    let pressure = Pressure::new();
+    let _ = pressure.tell(MARKS);
+    let client = |name: &str| pressure.client(Some(name), Ipv4Addr::LOCALHOST.into());
+    (0..10_000).for_each(|_| pressure.answered(client("busy"), false));
+    for name in ["a", "b", "c"] {
+        (0..4).for_each(|answer| pressure.answered(client(name), answer < 2));
+    }
+    assert_eq!(pressure.tell(MARKS), Load::High);
+}
+
+#[test]
+fn clients_without_a_tenant_are_told_apart_by_address() {
+    let pressure = Pressure::new();
+    let address = |text: &str| pressure.client(None, text.parse().unwrap());
+    assert_eq!(address("2001:db8::1"), address("2001:db8::2"));
+    assert_ne!(address("192.0.2.1"), address("2001:db8::1"));
 }
 
 #[test]

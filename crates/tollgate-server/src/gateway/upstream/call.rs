@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use tokio::io::AsyncWrite as _;
@@ -124,9 +125,12 @@ async fn send<F: Front>(
         Framing::of_response(&head, call.method).map_err(|malformed| CallError::Malformed(malformed.why))?;
     let says_close = crate::gateway::forward::ConnectionTokens::of(&head.headers).has(b"close");
     let can_be_kept = head.is_11 && !says_close;
-    let waits = (own, call.timeouts.answer);
     // An application may begin to answer before it has read all; it gets the rest meanwhile.
     let upload = Some(sending.upload).filter(|upload| !upload.is_over());
+    if upload.is_some() {
+        own.set(call.timeouts.answer); // it may have waited for the client
+    }
+    let waits = (own, call.timeouts.answer);
     let body =
         AnswerBody::new(connected, Arc::clone(upstream), Decoder::new(framing), upload, can_be_kept, waits);
     Ok(Answered::Answer(head, body))
@@ -147,7 +151,8 @@ pub(super) struct Upload {
     encoder: Encoder,
     is_body_sent: bool, // or in `out`
     is_refused: bool,   // nothing more is taken; there may be an answer all the same
-    timeouts: Timeouts,
+    idle: Duration,     // how long is waited for the client
+    answer: Duration,   // and for the application
 }
 
 impl Upload {
@@ -158,7 +163,8 @@ impl Upload {
             encoder: Encoder::new(call.framing),
             is_body_sent: call.framing.is_empty(),
             is_refused: false,
-            timeouts: call.timeouts,
+            idle: call.timeouts.idle,
+            answer: call.timeouts.answer,
         }
     }
 
@@ -188,7 +194,10 @@ impl Upload {
                     None if self.encoder.end(&mut self.out) => self.is_body_sent = true,
                     _ => return Poll::Ready(Err(CallError::Body(BodyError::OtherLength))),
                 }
-                timer.set(self.timeouts.answer); // it is the application's turn
+                timer.set(self.answer); // it is the application's turn
+            }
+            if !self.is_body_sent {
+                timer.bring_forward(front.upload().deadline());
             }
             if self.is_refused || self.is_all_sent() {
                 return Poll::Pending;
@@ -204,7 +213,7 @@ impl Upload {
                     }
                     if !self.is_body_sent {
                         let waits_for_client = self.out.is_empty();
-                        timer.set(if waits_for_client { self.timeouts.idle } else { self.timeouts.answer });
+                        timer.set(if waits_for_client { self.idle } else { self.answer });
                     }
                 }
                 Poll::Ready(_) => self.is_refused = true,
@@ -232,7 +241,9 @@ impl Sending {
         }
         if timer.poll(context).is_ready() {
             let waits_for_client = !self.upload.is_body_sent && self.upload.is_all_sent();
-            return Poll::Ready(Err(if waits_for_client {
+            return Poll::Ready(Err(if front.upload().is_too_slow() {
+                CallError::Body(BodyError::TooSlow)
+            } else if waits_for_client {
                 CallError::Body(BodyError::Stalled)
             } else {
                 CallError::TimedOut

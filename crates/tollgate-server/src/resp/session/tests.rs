@@ -32,7 +32,7 @@ impl Talk {
     fn with(policy: Policy) -> Self {
         let reloader = Reloader::new(crate::source::Source::default(), policy.clone());
         let service = Arc::new(Service::with_clock(policy, reloader, None, Clock::manual()).unwrap());
-        let session = Session::new(7, &service);
+        let session = Session::new(7, std::net::Ipv4Addr::LOCALHOST.into(), &service);
         Self { service, session, workspace: Workspace::default() }
     }
 

@@ -23,7 +23,7 @@ async fn talk(service: Arc<Service>) -> (SendRequest<Bytes>, oneshot::Sender<()>
     let stopped = async move { _ = stopped.await };
     tokio::spawn(async move {
         let (_serving, is_serving) = watch::channel(true);
-        grpc(service, is_serving).speak(theirs, connection(), stopped).await;
+        grpc(service, None, is_serving).speak(theirs, connection(), activity(), stopped).await;
     });
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     let ended = tokio::spawn(async move { _ = connection.await });

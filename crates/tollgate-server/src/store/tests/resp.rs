@@ -19,7 +19,7 @@ fn talk(service: Arc<Service>) -> Talk {
     let (stream, theirs) = tokio::io::duplex(1 << 16);
     let (stop, stopped) = oneshot::channel();
     let stopped = async move { _ = stopped.await };
-    let ended = tokio::spawn(Resp::new(service).speak(theirs, connection(), stopped));
+    let ended = tokio::spawn(Resp::new(service).speak(theirs, connection(), activity(), stopped));
     Talk { stream, stop, ended }
 }
 

@@ -1,0 +1,166 @@
+//! How fast a client moves bytes while it is the client that is waited for.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate_policy::MinRate;
+
+use super::h1::Timer;
+
+/// The bytes that a client has moved in one direction, and the time for which it was waited for.
+///
+/// The clock runs from [`waits`](Self::waits) to [`moved`](Self::moved). It stands still while the application is silent, or does not
+/// take what the client has sent. A client is too slow when the time exceeds `grace + bytes / rate`, so one that keeps the
+/// rate never is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    min_rate: Option<MinRate>,
+    bytes: u64,
+    waited: Duration, // before `since`
+    since: Option<Instant>,
+}
+
+impl Progress {
+    pub(super) const fn new(min_rate: Option<MinRate>) -> Self {
+        Self { min_rate, bytes: 0, waited: Duration::ZERO, since: None }
+    }
+
+    /// The client is waited for from now on.
+    pub(super) fn waits(&mut self) {
+        if self.min_rate.is_some() && self.since.is_none() {
+            self.since = Some(Instant::now());
+        }
+    }
+
+    /// The client has moved so many bytes, and is not waited for any more.
+    pub(super) fn moved(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        // The clock is read only if the client has been waited for. Most requests and answers are moved at once.
+        if let Some(since) = self.since.take() {
+            self.waited = self.waited.saturating_add(since.elapsed());
+        }
+    }
+
+    /// The client need not be any faster from now on.
+    pub(super) const fn release(&mut self) {
+        self.min_rate = None;
+        self.since = None;
+    }
+
+    /// How many bytes the client has moved.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When the client will be too slow, unless it moves something before.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let (MinRate { grace, bytes_per_second }, since) = (self.min_rate?, self.since?);
+        let micros = u128::from(self.bytes) * 1_000_000 / u128::from(bytes_per_second);
+        let earned = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
+        since.checked_add(grace.saturating_add(earned).saturating_sub(self.waited))
+    }
+
+    pub(super) fn is_too_slow(&self) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= Instant::now())
+    }
+}
+
+/// Watches a client that reads an answer.
+#[derive(Debug)]
+pub(super) struct ReadWatch {
+    progress: Progress,
+    timer: Option<Timer>, // made when the client is first waited for: most never are
+}
+
+impl ReadWatch {
+    pub(super) const fn new(min_rate: Option<MinRate>) -> Self {
+        Self { progress: Progress::new(min_rate), timer: None }
+    }
+
+    pub(super) fn moved(&mut self, bytes: usize) {
+        self.progress.moved(bytes);
+    }
+
+    /// Bytes wait for the client. Ready when it is too slow.
+    pub(super) fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.progress.waits();
+        let Some(deadline) = self.progress.deadline() else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| Timer::until(deadline));
+        timer.set_until(deadline);
+        timer.poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: MinRate = MinRate { grace: Duration::from_secs(10), bytes_per_second: 1024 };
+
+    async fn sleep(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_moves_nothing_has_the_grace() {
+        let mut progress = Progress::new(Some(KIB));
+        assert_eq!(progress.deadline(), None);
+        progress.waits();
+        sleep(9).await;
+        progress.waits(); // the clock runs on
+        assert!(!progress.is_too_slow());
+        sleep(1).await;
+        assert!(progress.is_too_slow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_keeps_the_rate_is_never_too_slow() {
+        let mut progress = Progress::new(Some(KIB));
+        for _ in 0..1000 {
+            progress.waits();
+            sleep(10).await;
+            progress.moved(10 * 1024);
+        }
+        progress.waits();
+        sleep(9).await;
+        assert!(!progress.is_too_slow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_byte_before_each_deadline_does_not_put_it_off() {
+        let mut progress = Progress::new(Some(KIB));
+        for _ in 0..9 {
+            progress.waits();
+            sleep(1).await;
+            progress.moved(1);
+        }
+        progress.waits();
+        sleep(2).await;
+        assert!(progress.is_too_slow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_in_which_nobody_waits_for_the_client_does_not_count() {
+        let mut progress = Progress::new(Some(KIB));
+        for _ in 0..1000 {
+            progress.waits();
+            progress.moved(1);
+            sleep(60).await;
+        }
+        progress.waits();
+        sleep(9).await;
+        assert!(!progress.is_too_slow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_rate_nobody_is_too_slow() {
+        let mut off = Progress::new(None);
+        off.waits();
+        let mut released = Progress::new(Some(KIB));
+        released.waits();
+        released.release();
+        sleep(1_000_000).await;
+        assert!(!off.is_too_slow() && !released.is_too_slow());
+    }
+}

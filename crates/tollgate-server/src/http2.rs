@@ -1,0 +1,102 @@
+//! What every HTTP/2 connection needs besides its streams: pings, and an end when it is idle.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::Connection;
+use h2::{Ping, PingPong};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use crate::connections::Activity;
+
+/// How often a client is asked whether it is still there. One that has not answered by the next time is gone.
+const PING: Duration = Duration::from_secs(30);
+
+/// The idle time is measured in so many steps: no request need read a clock for it.
+const STEPS: u32 = 4;
+
+/// Watches over one connection.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    ping_pong: Option<PingPong>,
+    is_pinged: bool,
+    ping: Interval,
+    step: Interval,
+    idle_steps: u32,
+    begun: u32, // requests at the last step
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// No stream was open for the idle time: send GOAWAY.
+    GoAway,
+    /// The client does not answer: drop the connection.
+    Drop,
+}
+
+impl Upkeep {
+    pub(crate) fn new<S>(connection: &mut Connection<S, Bytes>, idle: Duration) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let every = |time: Duration| {
+            let mut interval = interval_at(Instant::now() + time, time);
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            interval
+        };
+        Self {
+            ping_pong: connection.ping_pong(),
+            is_pinged: false,
+            ping: every(PING),
+            step: every((idle / STEPS).max(Duration::from_millis(1))),
+            idle_steps: 0,
+            begun: 0,
+        }
+    }
+
+    /// Waits until something is to be done.
+    pub(crate) async fn due(&mut self, activity: &Activity) -> Due {
+        loop {
+            tokio::select! {
+                _ = self.ping.tick() => {
+                    if !self.ping().await {
+                        return Due::Drop;
+                    }
+                }
+                _ = self.step.tick() => {
+                    if self.is_idle(activity) {
+                        return Due::GoAway;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether no stream was open at this step and the steps before it.
+    fn is_idle(&mut self, activity: &Activity) -> bool {
+        let begun = activity.begun();
+        if activity.is_idle() && begun == self.begun {
+            self.idle_steps += 1;
+        } else {
+            (self.idle_steps, self.begun) = (0, begun);
+        }
+        self.idle_steps > STEPS // the first step may have begun just before
+    }
+
+    /// Asks whether the client is there. False where it has not answered the last time.
+    async fn ping(&mut self) -> bool {
+        let Some(ping_pong) = &mut self.ping_pong else { return true };
+        if self.is_pinged {
+            let answered = poll_fn(|context| Poll::Ready(ping_pong.poll_pong(context))).await;
+            if !matches!(answered, Poll::Ready(Ok(_))) {
+                return false;
+            }
+        }
+        self.is_pinged = ping_pong.send_ping(Ping::opaque()).is_ok();
+        self.is_pinged
+    }
+}
