@@ -455,7 +455,7 @@ pub(crate) const TIMEOUTS: &[Key] = &[
     key(
         "grace",
         Time,
-        "How long a client may be slower than `min_upload_rate` or `min_download_rate` in all. Default: `10s`.",
+        "How long a client may move nothing. One that is slower than `min_upload_rate` or `min_download_rate` uses this time up bit by bit. Default: `20s`.",
     ),
     key(
         "min_upload_rate",

@@ -20,6 +20,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long what was sent may stay unread.
 const STALLED: Duration = Duration::from_secs(20);
 
+/// As much waits in the kernel, beyond what is on its way.
+const UNSENT: u32 = 64 << 10;
+
 /// After how long the other side of a quiet connection is asked whether it is still there.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -119,6 +122,8 @@ fn prepare(stream: TcpStream) -> std::io::Result<TcpStream> {
     let socket = SockRef::from(&stream);
     // A client that does not read what it asked for is not waited for, nor is one that is gone without a word.
     socket.set_tcp_user_timeout(Some(STALLED))?;
+    // What waits for a client waits here, where it is seen, and not in the kernel.
+    socket.set_tcp_notsent_lowat(UNSENT)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(QUIET))?;
     Ok(stream)
 }

@@ -8,22 +8,27 @@ use tollgate_policy::MinRate;
 
 use super::h1::Timer;
 
-/// The bytes that a client has moved in one direction, and the time for which it was waited for.
+/// How far a client is from being too slow in one direction.
 ///
-/// The clock runs from [`waits`](Self::waits) to [`moved`](Self::moved). It stands still while the application is silent, or does not
-/// take what the client has sent. A client is too slow when the time exceeds `grace + bytes / rate`, so one that keeps the
-/// rate never is.
+/// A client has an allowance of time, at most `grace`. Waiting for it uses the allowance up, and every byte that it moves gives back
+/// `1 / rate`. A client that keeps the rate is never too slow, and one that was fast before cannot pause for longer than `grace`. The
+/// clock runs from [`waits`](Self::waits) to [`moved`](Self::moved): it stands still while the application is silent, or does not take
+/// what the client has sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     min_rate: Option<MinRate>,
     bytes: u64,
-    waited: Duration, // before `since`
+    allowance: Duration, // at `since`
     since: Option<Instant>,
 }
 
 impl Progress {
     pub(super) const fn new(min_rate: Option<MinRate>) -> Self {
-        Self { min_rate, bytes: 0, waited: Duration::ZERO, since: None }
+        let allowance = match min_rate {
+            Some(MinRate { grace, .. }) => grace,
+            None => Duration::ZERO,
+        };
+        Self { min_rate, bytes: 0, allowance, since: None }
     }
 
     /// The client is waited for from now on.
@@ -36,9 +41,14 @@ impl Progress {
     /// The client has moved so many bytes, and is not waited for any more.
     pub(super) fn moved(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
-        // The clock is read only if the client has been waited for. Most requests and answers are moved at once.
+        // Most requests and answers are moved at once: their client is never waited for, and no clock is read.
+        let Some(MinRate { grace, bytes_per_second }) = self.min_rate else { return };
         if let Some(since) = self.since.take() {
-            self.waited = self.waited.saturating_add(since.elapsed());
+            self.allowance = self.allowance.saturating_sub(since.elapsed());
+        }
+        if self.allowance < grace {
+            let earned = bytes as u64 * 1_000_000 / bytes_per_second;
+            self.allowance = self.allowance.saturating_add(Duration::from_micros(earned)).min(grace);
         }
     }
 
@@ -55,10 +65,7 @@ impl Progress {
 
     /// When the client will be too slow, unless it moves something before.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let (MinRate { grace, bytes_per_second }, since) = (self.min_rate?, self.since?);
-        let micros = u128::from(self.bytes) * 1_000_000 / u128::from(bytes_per_second);
-        let earned = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
-        since.checked_add(grace.saturating_add(earned).saturating_sub(self.waited))
+        self.since?.checked_add(self.allowance)
     }
 
     pub(super) fn is_too_slow(&self) -> bool {
@@ -119,12 +126,34 @@ mod tests {
         let mut progress = Progress::new(Some(KIB));
         for _ in 0..1000 {
             progress.waits();
-            sleep(10).await;
-            progress.moved(10 * 1024);
+            sleep(9).await;
+            assert!(!progress.is_too_slow());
+            progress.moved(9 * 1024);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_was_fast_before_pauses_no_longer_than_the_grace() {
+        let mut progress = Progress::new(Some(KIB));
+        progress.waits();
+        sleep(9).await;
+        progress.moved(1 << 30);
         progress.waits();
         sleep(9).await;
         assert!(!progress.is_too_slow());
+        sleep(1).await;
+        assert!(progress.is_too_slow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_at_half_the_rate_has_nearly_twice_the_grace() {
+        let mut progress = Progress::new(Some(KIB));
+        for second in 1..=19 {
+            progress.waits();
+            sleep(1).await;
+            assert_eq!(progress.is_too_slow(), second == 19, "after {second} s");
+            progress.moved(512);
+        }
     }
 
     #[tokio::test(start_paused = true)]
