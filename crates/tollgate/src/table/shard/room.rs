@@ -62,6 +62,9 @@ impl Shard {
     /// out all others.
     pub(super) fn room(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> Room {
         let is_new = self.segments.find(ask.hash).is_none();
+        if !is_new && is_word(self.rules.get(self.rules.current(ask.tier))) {
+            return Room::Here; // it stays in its slot and adds nothing, as most requests do
+        }
         let earlier =
             || together.earlier.iter().filter(|other| self.place.holds(other.hash) && self.is_charged(other));
         let newcomers = || earlier().filter(|other| self.segments.find(other.hash).is_none());
