@@ -143,7 +143,11 @@ pub(crate) const STORE: &[Key] = &[
 
 pub(crate) const MEMORY: &[Key] = &[
     key("max_keys", Count, "The most keys remembered at once: 10000000 unless told."),
-    key("max_bytes", Bytes, "The most bytes they may take: no bound unless told."),
+    key(
+        "max_bytes",
+        Either(&[Bytes, Word(&["unlimited"])]),
+        "The most bytes they may take, at least 256KiB. Rules that callers send have a quarter of it. Default: `1GiB`, or a quarter of the memory of the machine (or of the cgroup) where that is less.",
+    ),
     key(
         "when_full",
         Word(&["evict", "deny", "allow"]),

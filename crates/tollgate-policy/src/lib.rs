@@ -7,6 +7,7 @@ mod fault;
 mod headers;
 mod import;
 mod keys;
+mod machine_memory;
 mod path;
 mod policy;
 mod problem;
@@ -28,9 +29,9 @@ pub use import::{EnvoyImport, import_envoy};
 pub use path::{has_detours, normal_path};
 pub use policy::{
     Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Descriptor, Entry, Envoy, FairQueue,
-    Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, Memory, MinRate, OnError, Policy,
-    Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tier, Timeouts, Tls, Trust, Uncounted,
-    WhenMissing, Work, XRateLimit,
+    Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, MaxBytes, Memory, MinRate, OnError,
+    Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tier, Timeouts, Tls, Trust,
+    Uncounted, WhenMissing, Work, XRateLimit,
 };
 pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};

@@ -75,6 +75,10 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
     let result = runtime.block_on(async {
         let store = store::open(&policy).await?;
         let service = Arc::new(Service::new(policy, Reloader::new(source, started), store)?);
+        match service.engine.max_bytes() {
+            Some(max_bytes) => tracing::info!(max_bytes, "the memory of keys is bounded"),
+            None => tracing::info!("the memory of keys is unlimited"),
+        }
         for warning in warnings {
             tracing::warn!("{warning}");
         }

@@ -70,6 +70,7 @@ pub struct Engine {
     pressure: Pressure,
     shared: Option<Shared>, // where states are kept, if not in this process
     nodes: Arc<AtomicU32>,  // among how many the rates are divided when the store is gone
+    max_bytes: Option<usize>,
 }
 
 /// What is asked.
@@ -185,22 +186,26 @@ impl Engine {
         };
         // A table begins with a limiter; nobody is ever asked of this one.
         let rule = TokenBucket::new(Rate::per_second(1).expect("a rate"), 1).expect("a bucket");
-        let table = || {
+        let max_bytes = memory.max_bytes.bytes();
+        let table = |max_bytes: Option<usize>| {
             let mut builder = KeyedLimiter::builder(rule).clock(clock.clone()).when_full(memory.when_full);
             if let Some(max_keys) = memory.max_keys {
                 builder = builder.max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
             }
-            if let Some(max_bytes) = memory.max_bytes {
+            if let Some(max_bytes) = max_bytes {
                 builder = builder.max_bytes(max_bytes);
             }
             builder.build()
         };
-        // Rules that callers send have a table of their own: however many they are, the policy's have their numbers.
+        // Rules that callers send have a table of their own, and a part of the bytes: however many they are, the policy's
+        // limits have their numbers and the rest of the bytes.
+        let sent_bytes = max_bytes.map(|bytes| bytes / 4);
+        let own_bytes = max_bytes.zip(sent_bytes).map(|(bytes, sent)| bytes - sent);
         let nodes = shared.as_ref().map_or(1, |shared| shared.store.nodes());
         let here = shared.as_ref().map_or(Here::All, |_| Here::ShareOf(nodes));
         let nodes = Arc::new(AtomicU32::new(nodes));
         let shares = shared.as_ref().map(|_| Arc::clone(&nodes));
-        let (limiter, throttle) = (table(), Throttle::new(table(), shares.clone()));
+        let (limiter, throttle) = (table(own_bytes), Throttle::new(table(sent_bytes), shares.clone()));
         let cells = Cells::new(throttle.limiter().another(rule)?, shares.clone());
         let overrides = Overrides::new(limiter.another(rule)?, shares);
         let mut numbers = HashMap::new();
@@ -218,12 +223,18 @@ impl Engine {
             pressure,
             shared,
             nodes,
+            max_bytes,
         })
     }
 
     /// Whether states are in a store that several processes share, which has to be waited for.
     pub const fn is_shared(&self) -> bool {
         self.shared.is_some()
+    }
+
+    /// The most bytes that keys may take in this process. None where there is no bound.
+    pub const fn max_bytes(&self) -> Option<usize> {
+        self.max_bytes
     }
 
     /// Where the time comes from. Read it once for a request, or for a batch of them.
@@ -357,8 +368,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What is held, by the policy's limits and by rules that callers sent, and what had to be done to stay within the bounds,
-    /// which each of the two has.
+    /// The keys and bytes of the policy's limits and of rules that callers sent, together, and what was done to stay within
+    /// the bounds. `max_keys` bounds each of the two, `max_bytes` their sum.
     pub fn stats(&self) -> Stats {
         let (mut stats, sent) = (self.limiter.stats(), self.throttle.limiter().stats());
         stats.keys += sent.keys;

@@ -376,6 +376,7 @@ pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str,
         }
         let (algorithm, numbers) =
             (Algorithm::read(&reader, name, &section)?, Numbers::read(&reader, &section));
+        refuse_large_states(&reader, algorithm, &numbers, &section);
         rule(&reader, algorithm, &numbers, None, &section, 0)
     });
     match (made, reader.into_faults().first()) {
@@ -384,6 +385,29 @@ pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str,
         (_, Some(fault)) => Err(format!("`{name}`: {}", fault.message)),
         (None, None) => Err(format!("`{name}`: no numbers")),
     }
+}
+
+/// The parts of a sliding counter that a caller may choose. Each takes 8 bytes per key.
+const MOST_SENT_BUCKETS: u32 = 256;
+
+/// The limit of a sliding log that a caller may choose. Each entry takes 8 bytes per key.
+const MOST_SENT_LOG: u64 = 1000;
+
+/// Refuses rules whose states would take more than about 8 KiB per key: any caller can send rules, and any number of keys.
+fn refuse_large_states(reader: &Reader<'_>, algorithm: Algorithm, numbers: &Numbers, section: &Section<'_>) {
+    let (message, help) = match algorithm {
+        Algorithm::SlidingCounter { buckets, .. } if buckets > MOST_SENT_BUCKETS => {
+            (format!("{buckets} buckets"), format!("a rule sent with a call has at most {MOST_SENT_BUCKETS}"))
+        }
+        Algorithm::SlidingLog { .. } if numbers.limit > Some(MOST_SENT_LOG) => (
+            format!("a limit of {}", numbers.limit.unwrap_or_default()),
+            format!(
+                "a log sent with a call has at most {MOST_SENT_LOG} entries; use `sliding_counter` above that"
+            ),
+        ),
+        _ => return,
+    };
+    reader.fault(Fault::new(section.span.clone(), message).help(help));
 }
 
 /// As many wait for a limit as this, unless it says otherwise.

@@ -25,7 +25,7 @@ use self::numbers::Numbers;
 pub use self::settings::{
     AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, XRateLimit,
 };
-pub use self::store::{Memory, Redis, RedisTls, Sentinel, StoreSettings};
+pub use self::store::{MaxBytes, Memory, Redis, RedisTls, Sentinel, StoreSettings};
 use crate::fault::{Fault, Faults};
 use crate::keys;
 use crate::reader::{Reader, Section, nearest, quoted};

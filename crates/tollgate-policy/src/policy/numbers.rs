@@ -39,7 +39,7 @@ pub(crate) struct Numbers {
     rate: Option<RateAndBurst>,
     burst: Option<u64>,
     queue: Option<u64>,
-    limit: Option<u64>,
+    pub(super) limit: Option<u64>,
     window: Option<Duration>,
     peak: Option<Peak>,
     burst_for: Option<Duration>,

@@ -9,6 +9,8 @@ use super::OnError;
 use super::settings::path;
 use crate::fault::Fault;
 use crate::keys;
+use crate::machine_memory::machine_memory;
+use crate::quantity;
 use crate::reader::{Reader, Section};
 use crate::yaml::{Node, Value};
 
@@ -26,12 +28,56 @@ pub enum StoreSettings {
 pub struct Memory {
     /// The most keys.
     pub max_keys: Option<u64>,
-    /// The most bytes.
-    pub max_bytes: Option<usize>,
+    /// The most bytes, of the policy's limits and of rules that callers send together.
+    pub max_bytes: MaxBytes,
     /// What becomes of a new key when all places are in use.
     pub when_full: WhenFull,
     /// The directory long quotas are kept in.
     pub persist: Option<String>,
+}
+
+/// The most bytes that keys may take in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MaxBytes {
+    /// 1 GiB, or a quarter of the memory of the machine (or of its cgroup) where that is less.
+    #[default]
+    OfMachine,
+    /// This many, at least 256 KiB.
+    Bytes(usize),
+    /// Any number.
+    Unlimited,
+}
+
+impl MaxBytes {
+    /// The bound in bytes. None where there is none.
+    pub fn bytes(self) -> Option<usize> {
+        const GIB: usize = 1 << 30;
+        match self {
+            Self::OfMachine => Some(
+                machine_memory()
+                    .map_or(GIB, |memory| usize::try_from(memory / 4).unwrap_or(GIB).clamp(Self::LEAST, GIB)),
+            ),
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Unlimited => None,
+        }
+    }
+
+    /// A table is made of parts of 64 KiB, and rules that callers send have a quarter of the bytes.
+    const LEAST: usize = 256 << 10;
+
+    fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
+        let parse = |text: &str| match text {
+            "unlimited" => Ok(Self::Unlimited),
+            _ => match quantity::bytes(text) {
+                Ok(bytes) if bytes < Self::LEAST => {
+                    Err("it must be at least 256KiB, or `unlimited`".to_owned())
+                }
+                Ok(bytes) => Ok(Self::Bytes(bytes)),
+                Err(help) => Err(format!("{help}, or `unlimited`")),
+            },
+        };
+        reader.read(node, parse)
+    }
 }
 
 /// How to reach Redis, and what to do when it cannot be reached.
@@ -117,7 +163,10 @@ impl Memory {
         });
         Some(Self {
             max_keys: section.get("max_keys").and_then(|node| reader.positive(node, "`max_keys`")),
-            max_bytes: section.get("max_bytes").and_then(|node| reader.bytes(node)),
+            max_bytes: section
+                .get("max_bytes")
+                .and_then(|node| MaxBytes::read(reader, node))
+                .unwrap_or_default(),
             when_full: [WhenFull::Evict, WhenFull::Deny, WhenFull::Allow][when_full.unwrap_or(0)],
             persist,
         })
