@@ -483,5 +483,12 @@ pub(crate) const ADAPTIVE_RATES: &[Key] = &[
     key("floor", Fraction, "The least the multiplier can be."),
 ];
 
-pub(crate) const RECORD: &[Key] =
-    &[key("path", Text, "The file."), key("max_bytes", Bytes, "How large it may become.")];
+pub(crate) const RECORD: &[Key] = &[
+    key("path", Text, "The file. It is created with mode 0600: only the user of the service may read it."),
+    key("max_bytes", Bytes, "How large a file may become. Default: `1GiB`."),
+    key(
+        "max_files",
+        Count,
+        "The most files, 1 to 1000. With 1, recording ends when the file is full. Above 1, a full file becomes `path.1`, the one before it `path.2`, and the oldest is overwritten. Default: `1`.",
+    ),
+];

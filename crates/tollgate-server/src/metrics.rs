@@ -88,6 +88,15 @@ struct BuildLabels {
     version: &'static str,
 }
 
+/// What is known of the record.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecordMetrics {
+    /// Decisions that are not in it.
+    pub(crate) lost: Counter,
+    /// 1 while it is written.
+    pub(crate) active: Gauge,
+}
+
 /// All that is counted.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -98,7 +107,7 @@ pub(crate) struct Metrics {
     wait: Distribution,
     reloads: Family<ReloadLabels, Counter>,
     last_reload: Gauge,
-    record_lost: Counter,
+    record: RecordMetrics,
     sent: [[Counter; 2]; PROTOCOLS.len()], // allowed and denied by rules that came with requests
     sources: [Counter; SOURCES.len()],     // requests by who decided them
     descriptors: Family<DescriptorLabels, Counter>,
@@ -160,8 +169,9 @@ impl Metrics {
             "When the policy in force was loaded",
             last_reload.clone(),
         );
-        let record_lost = Counter::default();
-        registry.register("record_lost", "Decisions that could not be recorded", record_lost.clone());
+        let record = RecordMetrics::default();
+        registry.register("record_lost", "Decisions that could not be recorded", record.lost.clone());
+        registry.register("record_active", "Whether decisions are recorded", record.active.clone());
         registry.register(
             "build",
             "The version that runs",
@@ -190,7 +200,7 @@ impl Metrics {
             wait,
             reloads,
             last_reload,
-            record_lost,
+            record,
             sent,
             sources,
             descriptors,
@@ -314,7 +324,12 @@ impl Metrics {
 
     /// Counts a decision that could not be recorded.
     pub(crate) fn record_lost(&self) {
-        self.record_lost.inc();
+        self.record.lost.inc();
+    }
+
+    /// What the recorder itself counts.
+    pub(crate) fn record(&self) -> RecordMetrics {
+        self.record.clone()
     }
 
     /// Everything, as OpenMetrics has it or as Prometheus had it before.

@@ -4,7 +4,8 @@
 //! the cost, and what was decided.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write as _};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -13,6 +14,8 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tollgate::{Clock, Timestamp};
 use tollgate_policy::{Answer, Hits, PolicyInForce, Record, Request, Seconds, Summary, Together, Verdict};
+
+use crate::metrics::RecordMetrics;
 
 /// As many lines wait for the disk before some are lost.
 const MOST_WAITING: usize = 65_536;
@@ -83,15 +86,14 @@ impl Serialize for Attributes<'_> {
 
 impl Recorder {
     /// Begins to write, at the end of the file if there is one.
-    pub(crate) fn start(record: &Record, clock: &Clock) -> Result<Self, String> {
-        let refused = |error: std::io::Error| format!("record {}: {error}", record.path);
-        let file = OpenOptions::new().create(true).append(true).open(&record.path).map_err(refused)?;
-        let written = file.metadata().map_err(refused)?.len();
+    pub(crate) fn start(record: &Record, clock: &Clock, metrics: RecordMetrics) -> Result<Self, String> {
+        let refused = |error: io::Error| format!("record {}: {error}", record.path);
+        let file = RecordFile::open(record.clone()).map_err(refused)?;
         let (lines, to_write) = sync_channel(MOST_WAITING);
-        let (path, room) = (record.path.clone(), (record.max_bytes as u64).saturating_sub(written));
+        metrics.active.set(1);
         let writer = thread::Builder::new()
             .name("record".to_owned())
-            .spawn(move || write(file, &path, room, &to_write))
+            .spawn(move || write(file, &metrics, &to_write))
             .map_err(refused)?;
         // That of the clock and no other: windows begin by it, and a decision at their edge is to come out the same again.
         let started = clock.started().unwrap_or_default();
@@ -156,28 +158,94 @@ impl Recorder {
     }
 }
 
+/// The file that lines go to, and what becomes of it when it is full.
+struct RecordFile {
+    file: BufWriter<File>,
+    room: u64, // bytes that fit into it
+    record: Record,
+}
+
+/// What became of a line.
+enum Written {
+    Yes,
+    /// It is longer than a file may be.
+    TooLong,
+    /// The file is full, and there may be no other.
+    Full,
+}
+
+impl RecordFile {
+    fn open(record: Record) -> io::Result<Self> {
+        // It has attributes of requests, such as API keys: only this user may read it.
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&record.path)?;
+        let room = (record.max_bytes as u64).saturating_sub(file.metadata()?.len());
+        Ok(Self { file: BufWriter::with_capacity(1 << 16, file), room, record })
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<Written> {
+        let length = line.len() as u64;
+        if length > self.room {
+            if self.record.max_files == 1 {
+                return Ok(Written::Full);
+            }
+            if line.len() > self.record.max_bytes {
+                return Ok(Written::TooLong);
+            }
+            self.rotate()?;
+        }
+        self.room -= length;
+        self.file.write_all(line)?;
+        Ok(Written::Yes)
+    }
+
+    /// Makes `path` `path.1`, `path.1` `path.2` and so on, up to the number of files, and begins `path` again.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        let path = &self.record.path;
+        for number in (1..self.record.max_files).rev() {
+            let newer = if number == 1 { path.clone() } else { format!("{path}.{}", number - 1) };
+            match std::fs::rename(newer, format!("{path}.{number}")) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {} // there are not yet as many
+            }
+        }
+        *self = Self::open(self.record.clone())?;
+        Ok(())
+    }
+}
+
 /// Writes lines until it is told to end, or there is no more room.
-fn write(file: File, path: &str, mut room: u64, lines: &Receiver<Line>) {
-    let mut file = BufWriter::with_capacity(1 << 16, file);
+fn write(mut file: RecordFile, metrics: &RecordMetrics, lines: &Receiver<Line>) {
+    let path = file.record.path.clone();
     for line in lines {
         let written = match &line {
-            Line::Write(line) if line.len() as u64 > room => {
-                tracing::warn!(path, "recording ends: the file has as many bytes as `max_bytes` allows");
-                break;
-            }
-            Line::Write(line) => {
-                room -= line.len() as u64;
-                file.write_all(line)
-            }
-            Line::Flush => file.flush(),
+            Line::Write(line) => file.write(line),
+            Line::Flush => file.file.flush().map(|()| Written::Yes),
             Line::End => break,
         };
-        if let Err(error) = written {
-            tracing::error!(path, %error, "recording ends: the file cannot be written");
-            return;
+        match written {
+            Ok(Written::Yes) => {}
+            Ok(Written::TooLong) => {
+                metrics.lost.inc();
+            }
+            Ok(Written::Full) => {
+                metrics.lost.inc();
+                tracing::warn!(
+                    path,
+                    "recording ends: the file has as many bytes as `max_bytes` allows; `max_files` above 1 goes on in another"
+                );
+                break;
+            }
+            Err(error) => {
+                metrics.lost.inc();
+                metrics.active.set(0);
+                tracing::error!(path, %error, "recording ends: the file cannot be written");
+                return;
+            }
         }
     }
-    if let Err(error) = file.flush() {
+    metrics.active.set(0);
+    if let Err(error) = file.file.flush() {
         tracing::error!(path, %error, "the end of the record is lost");
     }
 }

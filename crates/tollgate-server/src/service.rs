@@ -76,7 +76,8 @@ impl Service {
         let holding = Arc::new(Holding::default());
         let metrics = Metrics::new(&engine, store.as_ref(), &holding, &connections);
         metrics.reloaded(Ok(unix_time()));
-        let recorder = record.map(|record| Recorder::start(&record, engine.clock())).transpose()?;
+        let recorder =
+            record.map(|record| Recorder::start(&record, engine.clock(), metrics.record())).transpose()?;
         Ok(Self {
             engine,
             metrics,

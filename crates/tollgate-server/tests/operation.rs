@@ -228,6 +228,58 @@ limits: [{ name: per-tenant, key: [tenant], token_bucket: { rate: 1/day, burst: 
     eventually("it is written", || lines().len() > 10);
     assert!(fs::metadata(&file).unwrap().len() <= 2000);
     assert!(client.passes(&[("tenant", "another")]));
+    assert_eq!(client.metric("tollgate_record_active"), Some(0.0));
+    assert!(client.metric("tollgate_record_lost_total").is_some_and(|lost| lost >= 1.0));
+    assert_eq!(service.process.errors().matches("recording ends").count(), 1);
+}
+
+#[test]
+fn only_the_user_of_the_service_can_read_a_record() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let service = Service::start("record: { path: ./decisions.log }\nlimits: []");
+    let mode = fs::metadata(service.directory.path("decisions.log")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_full_record_goes_on_in_another_file_and_is_replayed_from_all() {
+    let policy = "record: { path: ./decisions.log, max_bytes: 2000, max_files: 3 }
+limits: [{ name: per-tenant, key: [tenant], token_bucket: { rate: 1/day, burst: 4 } }]";
+    let service = Service::start(policy);
+    let mut client = service.connect();
+    let names = ["decisions.log.2", "decisions.log.1", "decisions.log"];
+    let lines = |name: &str| -> Vec<Value> {
+        let text = fs::read_to_string(service.directory.path(name)).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let tenants = || -> Vec<Value> {
+        names.map(lines).concat().iter().map(|line| line["attributes"]["tenant"].clone()).collect()
+    };
+    for number in 0..35 {
+        client.check(&[("tenant", &format!("tenant-{number:03}"))], None);
+    }
+    let expected = |numbers: std::ops::Range<u32>| numbers.map(|number| json!(format!("tenant-{number:03}")));
+    eventually("all are written, in order", || tenants() == expected(0..35).collect::<Vec<Value>>());
+    let logs = names.map(|name| service.directory.path(name).display().to_string());
+    let policy = service.directory.path("tollgate.yaml").display().to_string();
+    let [oldest, older, newest] = &logs;
+    let output = crate::service::tollgate(&["replay", oldest, older, newest, "--policy", &policy, "--json"]);
+    let replayed: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(replayed["recorded"]["compared"], 35, "{replayed}");
+    assert_eq!(replayed["recorded"]["differ"], 0, "{replayed}");
+    for number in 35..200 {
+        client.check(&[("tenant", &format!("tenant-{number:03}"))], None);
+    }
+    eventually("the newest are there", || tenants().last() == Some(&json!("tenant-199")));
+    let kept = tenants();
+    assert_eq!(kept, expected(200 - kept.len() as u32..200).collect::<Vec<Value>>());
+    assert!(!service.directory.path("decisions.log.3").exists());
+    for name in names {
+        assert!(fs::metadata(service.directory.path(name)).unwrap().len() <= 2000, "{name}");
+    }
+    assert_eq!(client.metric("tollgate_record_active"), Some(1.0));
+    assert_eq!(client.metric("tollgate_record_lost_total"), Some(0.0));
 }
 
 /// Whoever truncates the file and then writes it is not done in between.

@@ -251,6 +251,9 @@ fn network(text: &str) -> Result<(IpAddr, u8), String> {
     if length > most { Err(NETWORKS.into()) } else { Ok((address, length)) }
 }
 
+/// A record has no more files than this: each is renamed when the newest is full.
+const MOST_RECORD_FILES: u64 = 1000;
+
 /// Where decisions are written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -258,6 +261,8 @@ pub struct Record {
     pub path: String,
     /// How large it may become.
     pub max_bytes: usize,
+    /// How many files there may be: the one of that name, and those that were full before.
+    pub max_files: u32,
 }
 
 impl Record {
@@ -266,6 +271,14 @@ impl Record {
         let max_bytes = section.get("max_bytes").map_or(Some(1 << 30), |node| reader.bytes(node));
         let path =
             section.require(reader, "path", "./decisions.log").and_then(|node| path(reader, node, file));
-        Some(Self { path: path?, max_bytes: max_bytes? })
+        let max_files = section.get("max_files").map_or(Some(1), |node| {
+            let files = reader.count(node)?;
+            if !(1..=MOST_RECORD_FILES).contains(&files) {
+                let fault = Fault::new(node.span.clone(), format!("`max_files` of {files}"));
+                reader.fault(fault.help(format!("1 to {MOST_RECORD_FILES}; 1 stops when the file is full")));
+            }
+            u32::try_from(files).ok()
+        });
+        Some(Self { path: path?, max_bytes: max_bytes?, max_files: max_files? })
     }
 }

@@ -129,6 +129,8 @@ fn what_does_not_go_together_is_refused() {
             "limits: [{ name: a, key: [], token_bucket: { rate: 1/s }, max_waiting: 5 }]",
             "`max_waiting` without `max_wait`",
         ),
+        ("record: { path: ./log, max_files: 0 }", "`max_files` of 0"),
+        ("record: { path: ./log, max_files: 1001 }", "`max_files` of 1001"),
         ("store: { memory: { max_bytes: 0 } }", "`0` cannot be read"),
         ("store: { memory: { max_bytes: 255KiB } }", "`255KiB` cannot be read"),
         ("store: { memory: { max_bytes: boundless } }", "`boundless` cannot be read"),

@@ -225,7 +225,8 @@ async fn what_was_asked_is_answered_before_the_end() {
 async fn what_the_store_decides_is_recorded() {
     let file = std::env::temp_dir().join(format!("tollgate-shared-record-{}", std::process::id()));
     let _ = std::fs::remove_file(&file);
-    let record = tollgate_policy::Record { path: file.display().to_string(), max_bytes: 1 << 20 };
+    let record =
+        tollgate_policy::Record { path: file.display().to_string(), max_bytes: 1 << 20, max_files: 1 };
     let service =
         shared(Policy { record: Some(record), ..policy("deny") }, &Slow::new(Duration::from_millis(8)));
     let router = router(Arc::clone(&service));
