@@ -10,6 +10,7 @@
 //! counter there: by as much as the smallest that is left, which is added.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 
 use parking_lot::Mutex;
 use tollgate::{Nanos, Timestamp};
@@ -60,6 +61,23 @@ pub(crate) struct HotKey {
     pub(crate) count: u64,
     /// By how much the count may be too high.
     pub(crate) error: u64,
+}
+
+/// Hides names of keys from callers that are not admins.
+///
+/// A hash under a secret of this process: equal keys have equal hashes while it runs, and nobody outside can compute them.
+#[derive(Debug, Default)]
+pub(crate) struct KeyMask(RandomState);
+
+impl KeyMask {
+    /// The keys, each as 16 hexadecimal digits instead of its name.
+    pub(crate) fn mask(&self, hottest: &mut Hottest) {
+        for hot in &mut hottest.keys {
+            hot.key = vec![format!("{:016x}", self.0.hash_one(&hot.key))];
+        }
+        // Keys of one count were in the order of their names.
+        hottest.keys.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
+    }
 }
 
 impl HotKeys {

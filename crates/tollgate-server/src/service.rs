@@ -15,6 +15,7 @@ use crate::admin::Admin;
 use crate::connections::Connections;
 use crate::held::Held;
 use crate::holding::Holding;
+use crate::hot_keys::KeyMask;
 use crate::metrics::{Metrics, Protocol};
 use crate::record::Recorder;
 use crate::reload::Reloader;
@@ -35,6 +36,7 @@ pub(crate) struct Service {
     pub(crate) holding: Arc<Holding>,
     on_reload: OnceLock<Follow>,
     pub(crate) admin: Admin,
+    pub(crate) key_mask: KeyMask,
     pub(crate) resp_password: Password,
     pub(crate) connections: Arc<Connections>,
     pub(crate) reloader: Reloader,
@@ -85,6 +87,7 @@ impl Service {
             holding,
             on_reload: OnceLock::new(),
             admin,
+            key_mask: KeyMask::default(),
             resp_password,
             connections,
             reloader,

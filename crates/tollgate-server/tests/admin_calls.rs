@@ -1,7 +1,7 @@
-//! Calls besides decisions: keys that are looked at and reset, permits that are given back.
+//! Calls besides decisions: keys that are looked at and reset, hot keys, permits that are given back.
 
-use crate::service::{Service, json_of};
-use serde_json::json;
+use crate::service::{Directory, Service, json_of};
+use serde_json::{Value, json};
 
 const POLICY: &str = "
 limits:
@@ -39,4 +39,33 @@ fn a_permit_of_nothing_can_be_released() {
     assert_eq!(acquired["allowed"], true);
     let release = json!({ "permit": acquired["permit"] });
     assert_eq!(json_of(&client.post("/v1/release", &release))["released"], true);
+}
+
+#[test]
+fn names_of_hot_keys_are_for_admins_only() {
+    let directory = Directory::new();
+    directory.write("admin.token", "s3cret\n");
+    let service = Service::start_in(directory, &format!("admin: {{ token_file: ./admin.token }}\n{POLICY}"));
+    let mut client = service.connect();
+    for (tenant, times) in [("acme", 3), ("globex", 2)] {
+        (0..times).for_each(|_| _ = client.passes(&[("tenant", tenant)]));
+    }
+    let mut hot = |headers: &[(&str, &str)]| json_of(&client.0.send("GET", "/v1/hot", headers, ""));
+    let keys = |hot: &Value| -> Vec<(String, u64)> {
+        let keys = hot["limits"]["guarded"]["hits"]["keys"].as_array().unwrap().iter();
+        keys.map(|hot| (hot["key"][0].as_str().unwrap().to_owned(), hot["count"].as_u64().unwrap())).collect()
+    };
+    let clear = hot(&[("authorization", "Bearer s3cret")]);
+    assert_eq!(keys(&clear), [("acme".to_owned(), 3), ("globex".to_owned(), 2)]);
+    assert_eq!(clear["keys"], "clear");
+    for headers in [&[][..], &[("authorization", "Bearer wrong")]] {
+        let hashed = hot(headers);
+        assert!(!hashed.to_string().contains("acme"), "{hashed}");
+        assert_eq!(hashed["keys"], json!("hashed"));
+        let keys = keys(&hashed);
+        assert_eq!(keys.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [3, 2]);
+        let is_hash = |key: &String| key.len() == 16 && key.chars().all(|c| c.is_ascii_hexdigit());
+        assert!(keys.iter().all(|(key, _)| is_hash(key)), "{keys:?}");
+        assert_eq!(hot(&[]), hashed, "the same while the process runs");
+    }
 }

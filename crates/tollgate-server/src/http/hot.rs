@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
-use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::problem::Problem;
 use super::query::query_pairs;
-use super::{Answer, reply};
+use super::{Answer, reply, require_admin};
 use crate::hot_keys::Hottest;
 use crate::service::Service;
 
 /// As many keys are told of.
 const MOST: usize = 20;
 
-pub(super) async fn handle(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) -> Answer {
-    let pairs = query_pairs(query.as_deref())?;
+pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    let is_admin = require_admin(&service, &request).is_ok();
+    let pairs = query_pairs(request.uri().query())?;
     let wanted = match &pairs[..] {
         [] => None,
         [(name, value)] if name == "limit" => Some(value),
@@ -28,7 +30,11 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, RawQuery(query):
         policy.limit_numbers().filter(|(_, name)| wanted.is_none_or(|wanted| wanted == name))
     {
         let Some(metrics) = service.metrics.limit(number) else { continue };
-        let (hits, denials) = metrics.hot_keys.hottest(MOST, now);
+        let (mut hits, mut denials) = metrics.hot_keys.hottest(MOST, now);
+        if !is_admin {
+            service.key_mask.mask(&mut hits);
+            service.key_mask.mask(&mut denials);
+        }
         limits.insert(name.to_owned(), json!({ "hits": told(&hits), "denials": told(&denials) }));
     }
     match wanted {
@@ -36,7 +42,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, RawQuery(query):
             StatusCode::NOT_FOUND,
             format!("there is no limit `{name}`: GET /v1/limits lists them"),
         )),
-        _ => Ok(reply(&json!({ "limits": limits }))),
+        _ => Ok(reply(&json!({ "keys": if is_admin { "clear" } else { "hashed" }, "limits": limits }))),
     }
 }
 
