@@ -120,6 +120,11 @@ pub(crate) const LISTEN: &[Key] = &[
         Time,
         "After how long without a call a connection to `grpc` is closed, with GOAWAY. Default: `5m`.",
     ),
+    key(
+        "hosts",
+        List(&Text),
+        "Names without ports by which callers may reach an HTTP listener that is bound to the loopback, besides `localhost` and loopback addresses, and whose web pages may make calls. Default: none.",
+    ),
 ];
 
 pub(crate) const TLS: &[Key] =

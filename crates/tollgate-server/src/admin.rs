@@ -1,9 +1,9 @@
 //! Who may change things at run time.
 
-use std::net::IpAddr;
-
 use axum::http::{HeaderMap, header};
 use parking_lot::RwLock;
+
+use crate::cross_site;
 
 /// The token that admin calls carry, where one is configured.
 pub(crate) struct Admin(RwLock<Option<Vec<u8>>>);
@@ -46,9 +46,8 @@ impl Admin {
                 if same(given, token) { Ok(()) } else { Err(Refused::Unauthorized) }
             }
             None if !is_loopback => Err(Refused::NotLoopback),
-            // Any page in a browser on this machine can reach a loopback port; it says where it is from, and by what
-            // name it reached us. A name that somebody else gave this machine is no name of ours.
-            None if is_other_origin(headers) || !is_own_host(headers) => Err(Refused::OtherOrigin),
+            // Not by a name in `listen.hosts` either: a proxy answers to it, for callers of any machine.
+            None if !cross_site::is_local(headers) => Err(Refused::OtherOrigin),
             None => Ok(()),
         }
     }
@@ -67,26 +66,6 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
 pub(crate) fn same(given: &[u8], token: &[u8]) -> bool {
     let differences = given.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
     given.len() == token.len() && differences == 0
-}
-
-/// Whether `Host` is this machine's own, by address or as `localhost`; a client from before it was invented has none.
-fn is_own_host(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST) else { return true };
-    let host = host.to_str().unwrap_or_default();
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _port)| name),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
-}
-
-fn is_other_origin(headers: &HeaderMap) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return false };
-    let host = headers.get(header::HOST).map_or(&[][..], |host| host.as_bytes());
-    let origin = origin.as_bytes();
-    let own = |scheme: &[u8]| origin.strip_prefix(scheme) == Some(host);
-    !(own(b"http://") || own(b"https://"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod commands;
 mod connections;
+mod cross_site;
 mod demo;
 mod distribution;
 mod gateway;

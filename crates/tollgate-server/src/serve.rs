@@ -119,11 +119,10 @@ async fn serve(
         suggest(&urls);
     }
     if let Some(listener) = http {
-        let router = http::router(Arc::clone(service));
         listeners.spawn(listener::serve(
             listener,
             tls.as_ref().map(|tls| tls.http.clone()),
-            http::Http(router),
+            http::Http::new(Arc::clone(service)),
             Arc::clone(service),
             stopped(),
         ));

@@ -166,8 +166,11 @@ fn admin_calls_need_the_token_where_there_is_one() {
             assert_refused(&answer, (target, wrong));
             assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")), "{target}");
         }
-        let right = [("authorization", "Bearer s3cret"), ("origin", "https://dashboard.example")];
-        assert_eq!(client.0.send(method, target, &right, body).status, 200, "{target}");
+        let right = ("authorization", "Bearer s3cret");
+        assert_eq!(client.0.send(method, target, &[right], body).status, 200, "{target}");
+        // A token does not make a page one of ours. What it could only read, its browser keeps from it.
+        let page = client.0.send(method, target, &[right, ("origin", "https://dashboard.example")], body);
+        assert_eq!(page.status, if method == "GET" { 200 } else { 403 }, "{method} {target}");
     }
     assert!(client.passes(&[])); // what decides needs none
     // Another token takes effect with a reload.

@@ -204,6 +204,7 @@ impl Policy {
     /// Other sections of the file, such as `gateway`, that are not as they were in the policy before.
     pub fn sections_changed_from(&self, before: &Self) -> Vec<&'static str> {
         let changed = [
+            ("listen.hosts", self.hosts != before.hosts),
             ("headers", self.headers != before.headers),
             ("identity", self.identity != before.identity),
             ("tiers", (&self.tiers, &self.default_tier) != (&before.tiers, &before.default_tier)),

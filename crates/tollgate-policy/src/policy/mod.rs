@@ -36,6 +36,8 @@ use crate::yaml::{self, Node};
 pub struct Policy {
     /// Where to listen.
     pub listen: Option<Listen>,
+    /// Names, besides those of the loopback, by which callers reach listeners that are bound to it.
+    pub hosts: Vec<String>,
     /// A certificate for all listeners.
     pub tls: Option<Tls>,
     /// A file with the password of RESP clients.
@@ -147,8 +149,10 @@ impl Policy {
         tier_names.sort();
         let default_tier = get("default_tier").and_then(|node| known_tier(reader, node, &tier_names));
         let (limits, descriptors) = Self::limits(reader, &section, &tier_names);
+        let (listen, hosts) = get("listen").and_then(|node| Listen::read(reader, node)).unzip();
         let policy = Self {
-            listen: get("listen").and_then(|node| Listen::read(reader, node)),
+            listen,
+            hosts: hosts.unwrap_or_default(),
             tls: get("tls").and_then(|node| Tls::read(reader, node, file)),
             resp_password_file: get("resp_password_file").and_then(path),
             admin_token_file: get("admin").and_then(|node| settings::admin(reader, node, file)),

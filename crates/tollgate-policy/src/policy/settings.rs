@@ -29,7 +29,8 @@ pub struct Listen {
 }
 
 impl Listen {
-    pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
+    /// The listeners, and the names in `hosts`.
+    pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Option<(Self, Vec<String>)> {
         let section = reader.section(node, keys::LISTEN)?;
         let address = |key: &str| {
             let parse = |text: &str| {
@@ -38,7 +39,7 @@ impl Listen {
             section.get(key).and_then(|node| reader.read(node, parse))
         };
         let count = |key: &str| section.get(key).and_then(|node| reader.positive(node, key));
-        Some(Self {
+        let listen = Self {
             http: address("http"),
             grpc: address("grpc"),
             resp: address("resp"),
@@ -53,8 +54,21 @@ impl Listen {
                 }
                 Some(idle)
             }),
-        })
+        };
+        let hosts = section.get("hosts").map_or(&[][..], |node| reader.list(node));
+        Some((listen, hosts.iter().filter_map(|node| reader.read(node, host)).collect()))
     }
+}
+
+/// A name by which callers reach this machine.
+fn host(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    if text.is_empty() || text.len() > 253 || !text.chars().all(fits) {
+        return Err(
+            "write a name or an IPv4 address without scheme and port, such as limits.example.com".into()
+        );
+    }
+    Ok(text.to_ascii_lowercase())
 }
 
 /// A certificate and its key.

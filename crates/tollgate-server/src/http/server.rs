@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Version, header};
+use axum::http::{Request, StatusCode, Version, header};
 use axum::response::IntoResponse as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -17,8 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service as _;
 
 use super::problem::Problem;
+use super::router;
 use crate::connections::Activity;
+use crate::cross_site::require_own_site;
 use crate::listener::{Connection, Speak};
+use crate::service::Service;
 
 /// How long the head of a request may take to come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,9 +29,30 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest head of a request.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Answers by a router.
+/// Answers calls of the HTTP API.
 #[derive(Clone)]
-pub(crate) struct Http(pub(crate) Router);
+pub(crate) struct Http {
+    router: Router,
+    service: Arc<Service>,
+}
+
+impl Http {
+    pub(crate) fn new(service: Arc<Service>) -> Self {
+        Self { router: router(Arc::clone(&service)), service }
+    }
+
+    /// Why a request is refused before anybody looks at what it asks for.
+    fn refusal(&self, request: &Request<Incoming>, connection: Connection) -> Option<Problem> {
+        if !has_one_host(request) {
+            return Some(Problem::bad_request("HTTP/1.1 asks for one Host header"));
+        }
+        let is_listed = |name: &str| {
+            self.service.engine.policy().hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+        };
+        let refused = require_own_site(request, connection.is_loopback, is_listed).err()?;
+        Some(Problem::new(StatusCode::FORBIDDEN, refused.to_string()))
+    }
+}
 
 impl Speak for Http {
     const NAME: &'static str = "http";
@@ -42,17 +66,15 @@ impl Speak for Http {
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self(router) = self;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection);
-            let mut router = router.clone();
+            let refusal = self.refusal(&request, connection);
+            let mut router = self.router.clone();
             let in_flight = activity.begin();
             async move {
                 let _in_flight = in_flight;
-                if !has_one_host(&request) {
-                    return Ok::<_, Infallible>(
-                        Problem::bad_request("HTTP/1.1 asks for one Host header").into_response(),
-                    );
+                if let Some(refusal) = refusal {
+                    return Ok::<_, Infallible>(refusal.into_response());
                 }
                 Ok(answer(router.call(request.map(Body::new))).await)
             }

@@ -208,10 +208,11 @@ async fn what_was_asked_is_answered_before_the_end() {
     let (mut stream, theirs) = tokio::io::duplex(1 << 16);
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let stopped = async move { _ = stopped.await };
-    let http = Http(router(shared(policy("deny"), &store)));
+    let http = Http::new(shared(policy("deny"), &store));
     let ended = tokio::spawn(http.speak(theirs, connection(), activity(), stopped));
     let body = check("u", "/").to_string();
-    let head = format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head =
+        format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
     stream.write_all((head + &body).as_bytes()).await.unwrap();
     eventually("it is asked", || store.under_way() == 1).await;
     stop.send(()).unwrap();
