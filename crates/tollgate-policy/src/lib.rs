@@ -16,6 +16,7 @@ mod reader;
 mod reply;
 mod schema;
 mod store;
+mod unexpanded;
 mod yaml;
 
 pub use engine::{
@@ -37,3 +38,4 @@ pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};
 pub use schema::{reference, schema};
 pub use store::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};
+pub use unexpanded::Unexpanded;

@@ -3,24 +3,33 @@
 //! Nothing stops at the first fault. What cannot be read is left out, and the file is refused in the end.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use crate::fault::Fault;
 use crate::keys::{Key, Takes};
 use crate::quantity::{self, RateAndBurst};
+use crate::unexpanded::{Expansion, Unexpanded, hide_at};
 use crate::yaml::{Node, Value};
 
 /// What a file is read with.
 pub(crate) struct Reader<'a> {
     environment: &'a dyn Fn(&str) -> Option<String>,
     faults: RefCell<Vec<Fault>>,
+    expansions: RefCell<Vec<Expansion>>,
+    numbers: RefCell<HashMap<String, String>>, // from the environment, by the key of the file
 }
 
 impl<'a> Reader<'a> {
     /// `environment` tells what `${NAME}` stands for.
     pub(crate) fn new(environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { environment, faults: RefCell::default() }
+        Self {
+            environment,
+            faults: RefCell::default(),
+            expansions: RefCell::default(),
+            numbers: RefCell::default(),
+        }
     }
 
     /// All that was wrong, as it stands in the file.
@@ -35,8 +44,28 @@ impl<'a> Reader<'a> {
         self.faults.borrow().len()
     }
 
+    /// Notes a fault. It shows the file's own text, and no value of the environment.
     pub(crate) fn fault(&self, fault: Fault) {
-        self.faults.borrow_mut().push(fault);
+        let expansions = self.expansions.borrow();
+        let hide = |text: &str| hide_at(&fault.span, text, &expansions);
+        let (message, help) = (hide(&fault.message), fault.help.as_deref().map(hide));
+        self.faults.borrow_mut().push(Fault { span: fault.span.clone(), message, help });
+    }
+
+    /// The values that came from the environment so far.
+    pub(crate) fn unexpanded(&self) -> Unexpanded {
+        Unexpanded::new(&self.expansions.borrow(), self.numbers.borrow().clone())
+    }
+
+    /// The file's own text for a value that has been read, where it came from the environment.
+    pub(crate) fn written(&self, node: &Node) -> Option<String> {
+        let expansions = self.expansions.borrow();
+        expansions.iter().find(|expansion| expansion.span == node.span).map(|found| found.written.clone())
+    }
+
+    /// Keeps the file's own text for a number that has been read, by its key, where it came from the environment.
+    pub(crate) fn keep_number(&self, key: String, node: &Node) {
+        self.numbers.borrow_mut().extend(self.written(node).map(|written| (key, written)));
     }
 
     /// A section whose keys are these. Nothing at all is one without keys.
@@ -112,8 +141,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Text, with `${NAME}` replaced from the environment.
+    /// Text, with `${NAME}` replaced from the environment. `$${NAME}` is `${NAME}` itself.
     pub(crate) fn text(&self, node: &Node) -> Option<String> {
+        self.expand(node, false)
+    }
+
+    fn expand(&self, node: &Node, is_quantity: bool) -> Option<String> {
         let text = match &node.value {
             Value::Text(text) => text.clone(),
             Value::Integer(number) => number.to_string(),
@@ -124,24 +157,42 @@ impl<'a> Reader<'a> {
                 return None;
             }
         };
-        let mut replaced = String::new();
+        let (mut value, mut parts) = (String::new(), Vec::new());
         let mut rest = text.as_str();
-        while let Some((before, after)) = rest.split_once("${") {
-            let Some((name, after)) = after.split_once('}') else {
-                self.fault(Fault::new(node.span.clone(), "`${` without a `}`").help("write `${NAME}`"));
-                return None;
-            };
-            let Some(value) = (self.environment)(name) else {
-                let fault = Fault::new(node.span.clone(), format!("`{name}` is not set in the environment"));
-                self.fault(fault.help(format!("set {name}, or write the value here")));
-                return None;
-            };
-            replaced.push_str(before);
-            replaced.push_str(&value);
-            rest = after;
+        while let Some((before, after)) = rest.split_once('$') {
+            value.push_str(before);
+            if let Some(after) = after.strip_prefix("${") {
+                value.push_str("${");
+                rest = after;
+            } else if let Some(after) = after.strip_prefix('{') {
+                let Some((name, after)) = after.split_once('}') else {
+                    let fault = Fault::new(node.span.clone(), "`${` without a `}`");
+                    self.fault(fault.help("write `${NAME}`, or `$${` for `${` itself"));
+                    return None;
+                };
+                let Some(part) = (self.environment)(name) else {
+                    let fault =
+                        Fault::new(node.span.clone(), format!("`{name}` is not set in the environment"));
+                    self.fault(fault.help(format!(
+                        "set {name}, or write the value here; `$${{{name}}}` is `${{{name}}}` itself"
+                    )));
+                    return None;
+                };
+                value.push_str(&part);
+                parts.push((part, format!("${{{name}}}")));
+                rest = after;
+            } else {
+                value.push('$');
+                rest = after;
+            }
         }
-        replaced.push_str(rest);
-        Some(replaced)
+        value.push_str(rest);
+        if !parts.is_empty() {
+            let (span, written) = (node.span.clone(), text);
+            let value = value.clone();
+            self.expansions.borrow_mut().push(Expansion { span, value, written, parts, is_quantity });
+        }
+        Some(value)
     }
 
     pub(crate) fn count(&self, node: &Node) -> Option<u64> {
@@ -155,7 +206,7 @@ impl<'a> Reader<'a> {
             }
             return count.ok();
         }
-        self.read(node, quantity::count)
+        self.quantity(node, quantity::count)
     }
 
     /// A count of at least 1.
@@ -169,15 +220,15 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn rate(&self, node: &Node) -> Option<RateAndBurst> {
-        self.read(node, quantity::rate)
+        self.quantity(node, quantity::rate)
     }
 
     pub(crate) fn time(&self, node: &Node) -> Option<Duration> {
-        self.read(node, quantity::duration)
+        self.quantity(node, quantity::duration)
     }
 
     pub(crate) fn bytes(&self, node: &Node) -> Option<usize> {
-        self.read(node, quantity::bytes)
+        self.quantity(node, quantity::bytes)
     }
 
     pub(crate) fn flag(&self, node: &Node) -> Option<bool> {
@@ -197,7 +248,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn word(&self, node: &Node, words: &[&str]) -> Option<usize> {
         let text = match &node.value {
             Value::Bool(false) => "off".to_owned(),
-            _ => self.text(node)?,
+            _ => self.expand(node, true)?, // one of ours, and no secret
         };
         let place = words.iter().position(|word| *word == text);
         if place.is_none() {
@@ -211,11 +262,25 @@ impl<'a> Reader<'a> {
         place
     }
 
-    /// A quantity that is written as text; whole numbers are, too.
+    /// A number, a rate or a time that is written as text; whole numbers are, too.
+    pub(crate) fn quantity<T>(&self, node: &Node, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        self.parse(node, true, read)
+    }
+
+    /// Anything else that is written as text.
     pub(crate) fn read<T>(&self, node: &Node, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        self.parse(node, false, read)
+    }
+
+    fn parse<T>(
+        &self,
+        node: &Node,
+        is_quantity: bool,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
         let text = match node.value {
             Value::Float(number) => number.to_string(),
-            _ => self.text(node)?,
+            _ => self.expand(node, is_quantity)?,
         };
         match read(&text) {
             Ok(value) => Some(value),

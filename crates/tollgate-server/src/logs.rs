@@ -1,18 +1,45 @@
 //! What is logged, and how it looks.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
 
+use parking_lot::RwLock;
+use tollgate_policy::Unexpanded;
 use tracing_subscriber::fmt;
 
 use crate::cli::{LogFormat, Serve};
 
 /// Begins to log to standard error.
 pub(crate) fn start(options: &Serve) {
-    let is_terminal = std::io::stderr().is_terminal();
+    let is_terminal = io::stderr().is_terminal();
     let default = if is_terminal { LogFormat::Text } else { LogFormat::Json };
-    let lines = fmt().with_max_level(options.log_level).with_writer(std::io::stderr).with_target(false);
+    let lines = fmt().with_max_level(options.log_level).with_writer(|| Log).with_target(false);
     match options.log_format.unwrap_or(default) {
         LogFormat::Text => lines.with_ansi(is_terminal).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
+}
+
+/// Hides values that came from the environment in every line from now on, besides those of earlier policies: a value goes many
+/// ways, such as into the reason why a connection failed.
+pub(crate) fn hide(unexpanded: &Unexpanded) {
+    HIDDEN.write().get_or_insert_default().extend(unexpanded.clone());
+}
+
+static HIDDEN: RwLock<Option<Unexpanded>> = RwLock::new(None);
+
+/// Standard error. The subscriber writes a line at a time.
+struct Log;
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match (&*HIDDEN.read(), std::str::from_utf8(line)) {
+            (Some(hidden), Ok(text)) => io::stderr().write_all(hidden.hide(text).as_bytes())?,
+            _ => io::stderr().write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tollgate_policy::Policy;
 
 use crate::admin::Admin;
+use crate::logs;
 use crate::resp::Password;
 use crate::service::{Service, unix_time};
 use crate::source::{Source, Stamp};
@@ -65,7 +66,9 @@ impl Service {
                     "{source}: the file is empty; to let every request pass, write `limits: []`"
                 ));
             }
-            self.put_in_force(policy)
+            let unexpanded = policy.unexpanded.clone();
+            logs::hide(&unexpanded);
+            self.put_in_force(policy).map_err(|error| unexpanded.hide(&error).into_owned())
         });
         match &result {
             Ok(reloaded) => {
@@ -87,10 +90,10 @@ impl Service {
         let admin = Admin::new(policy.admin_token_file.as_deref())?;
         let resp_password = Password::new(policy.resp_password_file.as_deref())?;
         let before = self.engine.policy();
-        let limits = policy
-            .changes_from(&before)
-            .into_iter()
-            .map(|(limit, change)| format!("limit `{limit}` {change}"));
+        let limits = policy.changes_from(&before).into_iter().map(|(limit, change)| {
+            let limit = before.unexpanded.as_written(policy.unexpanded.as_written(&limit));
+            format!("limit `{limit}` {change}")
+        });
         let sections =
             policy.sections_changed_from(&before).into_iter().map(|name| format!("`{name}` has changed"));
         let changes = limits.chain(sections).collect();
@@ -102,7 +105,9 @@ impl Service {
             needs_restart: needs_restart(&self.reloader.started, &policy),
         };
         // The store stays the one that was opened, and limits have to be such as it can keep.
-        let policy = Policy { store: self.reloader.started.store.clone(), ..policy };
+        let started = &self.reloader.started;
+        let mut policy = Policy { store: started.store.clone(), ..policy };
+        policy.unexpanded.extend(started.unexpanded.clone());
         self.engine.reload(policy).map_err(|error| error.to_string())?;
         self.admin.replace(admin);
         self.resp_password.replace(resp_password);

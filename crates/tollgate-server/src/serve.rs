@@ -50,6 +50,12 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
     };
     logs::start(options);
     let policy = source.read()?;
+    let unexpanded = policy.unexpanded.clone();
+    logs::hide(&unexpanded);
+    run_policy(options, source, policy).map_err(|error| unexpanded.hide(&error).into_owned())
+}
+
+fn run_policy(options: &Serve, source: Source, policy: Policy) -> Result<(), String> {
     tracing::info!(policy = %source, version = env!("CARGO_PKG_VERSION"), "starting");
     raise_open_files();
     let tls = policy.tls.as_ref().map(tls::acceptors).transpose()?;
@@ -64,6 +70,7 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
         }
     };
     let (mut warnings, started) = (policy.warnings(), policy.clone());
+    let unexpanded = policy.unexpanded.clone();
     if listen.grpc.is_none() && policy.limits.iter().any(|limit| limit.descriptor.is_some()) {
         warnings
             .push("there are limits by Envoy descriptors and no `listen.grpc`: Envoy cannot ask".to_owned());
@@ -80,7 +87,7 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
             None => tracing::info!("the memory of keys is unlimited"),
         }
         for warning in warnings {
-            tracing::warn!("{warning}");
+            tracing::warn!("{}", unexpanded.hide_numbers(&warning));
         }
         serve(&service, options, listen, tls).await
     });
@@ -225,7 +232,8 @@ fn announce(protocol: &str, scheme: &str, listener: &TcpListener, is_tls: bool) 
 fn announce_gateway(listener: &TcpListener, is_tls: bool, policy: &Policy) {
     announce("gateway", "http", listener, is_tls);
     if let Some(gateway) = &policy.gateway {
-        println!("  and carries requests from there to {}", gateway.upstreams.join(", "));
+        let upstreams = gateway.upstreams.join(", ");
+        println!("  and carries requests from there to {}", policy.unexpanded.hide(&upstreams));
     }
 }
 

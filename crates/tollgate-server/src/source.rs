@@ -53,7 +53,8 @@ impl Source {
         }
         let imported =
             Policy::read(Path::new("imported policy"), &imported).map_err(|faults| shown(&faults))?;
-        policy.with_limits_of(imported)
+        let unexpanded = policy.unexpanded.clone();
+        policy.with_limits_of(imported).map_err(|error| unexpanded.hide(&error).into_owned())
     }
 
     /// How its files are now. None where the policy file is missing, as it is for a moment when it is replaced.

@@ -5,6 +5,7 @@ mod adaptive;
 mod admin_calls;
 mod connection_bounds;
 mod cross_site;
+mod environment;
 mod envoy;
 mod envoy_client;
 mod forward_auth;

@@ -2,6 +2,7 @@
 
 use super::attributes::{NameId, Names, Values};
 use crate::policy::{Match, Pattern};
+use crate::unexpanded::Unexpanded;
 
 /// The conditions of a `match`, all of which must hold.
 #[derive(Debug)]
@@ -42,8 +43,9 @@ impl Condition {
     }
 
     /// Why it does not hold, in words.
-    pub(crate) fn why(&self, names: &Names, values: &Values<'_>) -> String {
-        let patterns: Vec<String> = self.patterns.iter().map(|pattern| format!("`{}`", pattern.0)).collect();
+    pub(crate) fn why(&self, names: &Names, values: &Values<'_>, unexpanded: &Unexpanded) -> String {
+        let shown = |pattern: &Pattern| format!("`{}`", unexpanded.as_written(&pattern.0));
+        let patterns: Vec<String> = self.patterns.iter().map(shown).collect();
         let (name, patterns) = (names.name(self.attribute), patterns.join(" or "));
         match values.get(self.attribute) {
             Some(value) => format!("`{name}` is `{value}`, which does not match {patterns}"),

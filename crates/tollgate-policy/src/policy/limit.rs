@@ -39,6 +39,7 @@ pub struct Limit {
     holding: Option<Holding>,
     numbers: Numbers,
     tier_numbers: HashMap<String, Numbers>,
+    written: Vec<(&'static str, String)>, // the file's own text for waits that came from the environment
 }
 
 /// A part of a key: the first of these attributes that a request has.
@@ -115,6 +116,7 @@ impl Limit {
             holding,
             numbers,
             tier_numbers: HashMap::new(),
+            written: Self::written_waits(reader, section),
         };
         for (tier, name, node) in section.get("tiers").map_or(Vec::new(), |node| reader.named(node)) {
             if !tiers.contains(&tier) {
@@ -219,10 +221,18 @@ impl Limit {
         let numbers = tier.and_then(|tier| self.tier_numbers.get(tier)).unwrap_or(&self.numbers);
         let mut pairs = numbers.pairs();
         if let Some(Holding { max_wait, max_waiting }) = self.holding {
-            pairs.push(("max_wait", duration_text(max_wait)));
-            pairs.push(("max_waiting", max_waiting.to_string()));
+            let written = |name: &str| {
+                self.written.iter().find(|(written, _)| *written == name).map(|(_, written)| written.clone())
+            };
+            pairs.push(("max_wait", written("max_wait").unwrap_or_else(|| duration_text(max_wait))));
+            pairs.push(("max_waiting", written("max_waiting").unwrap_or_else(|| max_waiting.to_string())));
         }
         pairs
+    }
+
+    /// Whether some of its numbers came from the environment.
+    pub fn has_numbers_from_environment(&self) -> bool {
+        self.numbers.are_from_environment()
     }
 
     /// What the algorithm is called in the file.
@@ -314,6 +324,11 @@ impl Limit {
             max_waiting.map_or(Some(MAX_WAITING), |node| reader.positive(node, "`max_waiting`"));
         let max_waiting = u32::try_from(max_waiting?).unwrap_or(u32::MAX);
         Some(Holding { max_wait: reader.time(max_wait)?, max_waiting })
+    }
+
+    fn written_waits(reader: &Reader<'_>, section: &Section<'_>) -> Vec<(&'static str, String)> {
+        let written = |key| Some((key, section.get(key).and_then(|node| reader.written(node))?));
+        ["max_wait", "max_waiting"].into_iter().filter_map(written).collect()
     }
 
     fn key(reader: &Reader<'_>, node: &Node) -> Vec<KeyPart> {

@@ -29,6 +29,7 @@ pub use self::store::{MaxBytes, Memory, Redis, RedisTls, Sentinel, StoreSettings
 use crate::fault::{Fault, Faults};
 use crate::keys;
 use crate::reader::{Reader, Section, nearest, quoted};
+use crate::unexpanded::Unexpanded;
 use crate::yaml::{self, Node};
 
 /// Limits, and all that goes with them. By default there is none, and every request passes.
@@ -70,6 +71,8 @@ pub struct Policy {
     pub adaptive_rates: Option<AdaptiveRates>,
     /// Where decisions are written to.
     pub record: Option<Record>,
+    /// Values that came from the environment, which are not shown.
+    pub unexpanded: Unexpanded,
 }
 
 /// A class of tenants.
@@ -133,9 +136,10 @@ impl Policy {
         let node = yaml::parse(source).map_err(|fault| faults(vec![fault]))?;
         let reader = Reader::new(environment);
         let policy = Self::from_node(&reader, &node, file);
+        let unexpanded = reader.unexpanded();
         let found = reader.into_faults();
         match policy {
-            Some(policy) if found.is_empty() => Ok(policy),
+            Some(policy) if found.is_empty() => Ok(Self { unexpanded, ..policy }),
             _ => Err(faults(found)),
         }
     }
@@ -167,6 +171,7 @@ impl Policy {
             gateway: get("gateway").and_then(|node| Gateway::read(reader, node)),
             adaptive_rates: get("adaptive_rates").and_then(|node| AdaptiveRates::read(reader, node)),
             record: get("record").and_then(|node| Record::read(reader, node, file)),
+            unexpanded: Unexpanded::default(),
             tiers,
             default_tier,
             limits,
@@ -187,7 +192,13 @@ impl Policy {
                 }
                 u8::try_from(shed).ok()
             });
-            Some((name, Tier { weight: weight(reader, &section).unwrap_or(Weight::ONE), shed: shed? }))
+            let tier = Tier { weight: weight(reader, &section).unwrap_or(Weight::ONE), shed: shed? };
+            for key in ["weight", "shed"] {
+                if let Some(node) = section.get(key) {
+                    reader.keep_number(format!("tiers.{name}.{key}"), node);
+                }
+            }
+            Some((name, tier))
         };
         tiers.into_iter().filter_map(tier).collect()
     }
@@ -283,6 +294,7 @@ impl Policy {
         {
             return Err(format!("two limits are called `{name}`: rename the one in the policy file"));
         }
+        self.unexpanded.extend(other.unexpanded);
         self.limits.append(&mut other.limits);
         self.descriptors.append(&mut other.descriptors);
         let of_limits = self.limits.iter().filter_map(|limit| limit.descriptor.as_ref());

@@ -34,7 +34,7 @@ pub(crate) struct Holding {
 }
 
 /// Numbers, of which some may be left to others to say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     rate: Option<RateAndBurst>,
     burst: Option<u64>,
@@ -45,6 +45,7 @@ pub(crate) struct Numbers {
     burst_for: Option<Duration>,
     credits: Option<u64>,
     lease: Option<Duration>,
+    written: Vec<(&'static str, String)>, // the file's own text for those that came from the environment
 }
 
 /// The rate in bursts.
@@ -214,17 +215,26 @@ impl Numbers {
             true => quantity::factor(text).map(Peak::Times),
             false => quantity::rate(text).map(|rate| Peak::Rate(rate.rate)),
         };
-        Self {
+        let numbers = Self {
             rate: get(section, "rate", |node| reader.rate(node)),
             burst: count("burst"),
             queue: count("queue"),
             limit: count("limit"),
             window: time("window"),
-            peak: get(section, "peak", |node| reader.read(node, peak)),
+            peak: get(section, "peak", |node| reader.quantity(node, peak)),
             burst_for: time("burst_for"),
             credits: count("credits"),
             lease: time("lease"),
-        }
+            written: Vec::new(),
+        };
+        let written =
+            |key: &Key| Some((key.name, section.get(key.name).and_then(|node| reader.written(node))?));
+        Self { written: keys::NUMBERS.iter().filter_map(written).collect(), ..numbers }
+    }
+
+    /// Whether some of them came from the environment.
+    pub(crate) fn are_from_environment(&self) -> bool {
+        !self.written.is_empty()
     }
 
     /// Each number with its name, as the file would have it.
@@ -235,7 +245,10 @@ impl Numbers {
             Peak::Times(times) => format!("{times}x"),
             Peak::Rate(rate) => quantity::rate_text(rate),
         });
-        let burst = if self.rate.is_some() && self.peak.is_none() && self.queue.is_none() {
+        let has_written = |name: &str| self.written.iter().any(|(written, _)| *written == name);
+        // A burst that comes with the rate would reveal it.
+        let reveals_rate = self.burst.is_none() && has_written("rate");
+        let burst = if self.rate.is_some() && self.peak.is_none() && self.queue.is_none() && !reveals_rate {
             self.burst().ok()
         } else {
             None
@@ -251,7 +264,11 @@ impl Numbers {
             ("credits", count(self.credits)),
             ("lease", time(self.lease)),
         ];
-        pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        let shown = |name: &'static str, value: String| {
+            let written = self.written.iter().find(|(written, _)| *written == name);
+            (name, written.map_or(value, |(_, written)| written.clone()))
+        };
+        pairs.into_iter().filter_map(|(name, value)| Some(shown(name, value?))).collect()
     }
 
     /// Refuses numbers in a tier or of a tenant that this algorithm does not have.
@@ -274,7 +291,20 @@ impl Numbers {
         let says_credits = self.burst_for.is_some() || self.credits.is_some();
         let (burst_for, credits) =
             if says_credits { (self.burst_for, self.credits) } else { (base.burst_for, base.credits) };
+        // Of each number, the text goes with the value.
+        let overrides = |name: &str| match name {
+            "rate" => self.rate.is_some(),
+            "burst" => self.written_burst().is_some(),
+            "queue" => self.queue.is_some(),
+            "limit" => self.limit.is_some(),
+            "window" => self.window.is_some(),
+            "peak" => self.peak.is_some(),
+            "lease" => self.lease.is_some(),
+            _ => says_credits,
+        };
+        let inherited = base.written.iter().filter(|(name, _)| !overrides(name));
         Self {
+            written: self.written.iter().chain(inherited).cloned().collect(),
             rate: self.rate.or(base.rate),
             burst: self.written_burst().or(base.written_burst()),
             queue: self.queue.or(base.queue),

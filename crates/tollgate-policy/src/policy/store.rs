@@ -76,7 +76,7 @@ impl MaxBytes {
                 Err(help) => Err(format!("{help}, or `unlimited`")),
             },
         };
-        reader.read(node, parse)
+        reader.quantity(node, parse)
     }
 }
 

@@ -209,6 +209,16 @@ fn small_things_are_read_as_people_write_them() {
     }
     let policy = read("admin: { token_file: '/run/${HOST}.token' }").unwrap();
     assert_eq!(policy.admin_token_file.as_deref(), Some("/run/example.token"));
+    for (written, path) in [
+        ("/$${HOST}", "/${HOST}"),
+        ("/$${HOST}/${HOST}", "/${HOST}/example"),
+        ("/$$${HOST}", "/$${HOST}"),
+        ("/$HOST$", "/$HOST$"),
+        ("/$${", "/${"),
+    ] {
+        let policy = read(&format!("admin: {{ token_file: '{written}' }}")).unwrap();
+        assert_eq!(policy.admin_token_file.as_deref(), Some(path), "{written}");
+    }
     let rule =
         |text: &str| read(&format!("limits: [{{ name: a, key: [x], {text} }}]")).unwrap().limits[0].rule;
     // A burst left out is the tokens of one period; it may stand with the rate.
@@ -235,6 +245,28 @@ limits:
     assert_eq!(pro(0), bucket(20, 1, 7));
     assert_eq!(pro(1), bucket(10, 1, 3));
     assert_eq!(pro(2), BurstCredits::new(per(1, 1), per(5, 1), 9).unwrap().into());
+}
+
+/// The text of a number goes with its value, from the limit to its tiers and tenants.
+#[test]
+fn numbers_of_the_environment_are_shown_as_the_file_has_them() {
+    let source = "tiers: { pro: {}, free: {} }
+tenants: { acme: { tier: pro, limits: { a: { burst: 9 } } } }
+limits:
+  - name: a
+    key: []
+    token_bucket: { rate: '${RATE}', burst: '${BURST}' }
+    tiers: { pro: { rate: 7/s }, free: { burst: 8 } }
+";
+    let value = |name: &str| Some(if name == "RATE" { "5k/min" } else { "66" }.to_owned());
+    let policy = Policy::read_with(Path::new("policy.yaml"), source, &value).unwrap();
+    let limit = &policy.limits[0];
+    let shown = |pairs: Vec<(&str, String)>| pairs.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
+    assert_eq!(limit.rule, bucket(5000, 60, 66));
+    assert_eq!(shown(limit.numbers(None)), ["${RATE}", "${BURST}"]);
+    assert_eq!(shown(limit.numbers(Some("pro"))), ["7/s", "${BURST}"]);
+    assert_eq!(shown(limit.numbers(Some("free"))), ["${RATE}", "8"]);
+    assert_eq!(shown(policy.tenants["acme"].numbers("a")), ["7/s", "9"]);
 }
 
 /// Whatever stands in a file, reading it ends in a policy or in faults that can be shown.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate_policy::{EngineError, Gateway, Limit, Policy, Slots, StoreSettings};
+use tollgate_policy::{EngineError, Gateway, KeyPart, Limit, Policy, Slots, StoreSettings, Unexpanded};
 use tollgate_redis::RedisStore;
 
 use super::table;
@@ -10,12 +10,13 @@ use crate::source::read_policy;
 
 pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     let policy = read_policy(file)?;
+    let unexpanded = &policy.unexpanded;
     let before = against.map(read_policy).transpose()?;
     let refused = store_faults(&policy);
     if !refused.is_empty() {
         return Err(refused
             .iter()
-            .map(|why| format!("{}: {why}", file.display()))
+            .map(|why| format!("{}: {}", file.display(), unexpanded.hide_numbers(why)))
             .collect::<Vec<_>>()
             .join("\n"));
     }
@@ -23,15 +24,15 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     println!();
     println!("{}: {}", file.display(), summary(&policy));
     if let Some(gateway) = &policy.gateway {
-        println!("{}", carries(gateway));
+        println!("{}", unexpanded.hide(&carries(gateway)));
     }
     for warning in policy.warnings() {
-        println!("warning: {warning}");
+        println!("warning: {}", unexpanded.hide_numbers(&warning));
     }
     let tls = policy.tls.iter().flat_map(|tls| [&tls.cert_file, &tls.key_file]);
     for file in policy.admin_token_file.iter().chain(tls) {
         if let Err(error) = std::fs::metadata(file) {
-            println!("warning: {file}: {error}: `tollgate serve` needs it");
+            println!("warning: {}: {error}: `tollgate serve` needs it", unexpanded.hide(file));
         }
     }
     for missing in policy.not_built() {
@@ -39,6 +40,7 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     }
     if let Some(before) = before {
         for (limit, change) in policy.changes_from(&before) {
+            let limit = before.unexpanded.as_written(unexpanded.as_written(&limit));
             println!("limit `{limit}` {change}");
         }
         for name in policy.sections_changed_from(&before) {
@@ -73,14 +75,15 @@ fn store_faults(policy: &Policy) -> Vec<String> {
 
 fn rows(policy: &Policy) -> Vec<Vec<String>> {
     let mut rows = vec![["LIMIT", "ALGORITHM", "NUMBERS", "KEY", "MATCH"].map(str::to_owned).to_vec()];
+    let unexpanded = &policy.unexpanded;
     for limit in &policy.limits {
         let shadow = if limit.shadow { " (shadow)" } else { "" };
         rows.push(vec![
-            format!("{}{shadow}", limit.name),
+            format!("{}{shadow}", unexpanded.as_written(&limit.name)),
             limit.algorithm_name().to_owned(),
             numbers(limit, None),
-            key(limit),
-            matches(limit),
+            key(limit, unexpanded),
+            matches(limit, unexpanded),
         ]);
         let mut tiers: Vec<&String> = limit.tiers.keys().collect();
         tiers.sort_unstable();
@@ -114,22 +117,28 @@ fn joined(numbers: Vec<(&'static str, String)>) -> String {
     numbers.join(", ")
 }
 
-fn key(limit: &Limit) -> String {
+fn key(limit: &Limit, unexpanded: &Unexpanded) -> String {
     match limit.key.as_slice() {
         [] if limit.has_keys() => "values of the descriptor".to_owned(),
         [] => "one for everybody".to_owned(),
-        parts => parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        parts => {
+            let shown = |part: &KeyPart| unexpanded.as_written(&part.to_string()).to_owned();
+            parts.iter().map(shown).collect::<Vec<_>>().join(", ")
+        }
     }
 }
 
-fn matches(limit: &Limit) -> String {
+fn matches(limit: &Limit, unexpanded: &Unexpanded) -> String {
     if let Some(descriptor) = &limit.descriptor {
-        return format!("descriptor {descriptor}");
+        return unexpanded.hide(&format!("descriptor {descriptor}")).into_owned();
     }
     let conditions: Vec<String> = limit
         .applies_to
         .patterns()
-        .map(|(attribute, patterns)| format!("{attribute} {}", patterns.collect::<Vec<_>>().join(" or ")))
+        .map(|(attribute, patterns)| {
+            let shown = patterns.map(|pattern| unexpanded.as_written(pattern));
+            format!("{attribute} {}", shown.collect::<Vec<_>>().join(" or "))
+        })
         .collect();
     if conditions.is_empty() { "every request".to_owned() } else { conditions.join(", ") }
 }

@@ -10,8 +10,18 @@ use crate::source::read_policy;
 
 pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)]) -> Result<(), String> {
     // What is not built has no part in what limits say.
-    let Policy { limits, tiers, default_tier, tenants, costs, adaptive_rates, .. } = read_policy(file)?;
-    let policy = Policy { limits, tiers, default_tier, tenants, costs, adaptive_rates, ..Policy::default() };
+    let Policy { limits, tiers, default_tier, tenants, costs, adaptive_rates, unexpanded, .. } =
+        read_policy(file)?;
+    let policy = Policy {
+        limits,
+        tiers,
+        default_tier,
+        tenants,
+        costs,
+        adaptive_rates,
+        unexpanded,
+        ..Policy::default()
+    };
     let engine = Engine::new(policy).map_err(|error| format!("{}: {error}", file.display()))?;
     let attributes: Vec<(&str, &str)> = attributes.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     let policy = engine.policy();
@@ -30,7 +40,8 @@ pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)
             (false, _) => "no",
         };
         let would = if limit.applies { would(limit) } else { String::new() };
-        rows.push(vec![limit.limit.name.clone(), applies.to_owned(), would, why(limit, explanation.tier)]);
+        let name = policy.unexpanded.as_written(&limit.limit.name).to_owned();
+        rows.push(vec![name, applies.to_owned(), would, why(limit, explanation.tier)]);
     }
     print!("{}", table(&rows));
     Ok(())

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
 use serde_json::{Value, json};
-use tollgate_policy::{Explained, Request as Asked, Seconds};
+use tollgate_policy::{Explained, Request as Asked, Seconds, Unexpanded};
 
 use super::json::{self, Check};
 use super::{Answer, reply};
@@ -19,14 +19,15 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     let policy = service.engine.policy();
     let asked = Asked { attributes: &attributes, cost: check.cost };
     let explanation = policy.look_into(&asked, service.engine.clock().now()).await?;
-    let limits: Vec<Value> = explanation.limits.iter().map(explained).collect();
+    let limits: Vec<Value> =
+        explanation.limits.iter().map(|limit| explained(limit, &policy.unexpanded)).collect();
     Ok(reply(&json!({ "tier": explanation.tier, "cost": explanation.cost, "limits": limits })))
 }
 
-fn explained(limit: &Explained<'_>) -> Value {
+fn explained(limit: &Explained<'_>, unexpanded: &Unexpanded) -> Value {
     let Explained { limit: policy, applies, why, key, capacity, decision, .. } = limit;
     let mut told = json!({
-        "name": policy.name,
+        "name": unexpanded.as_written(&policy.name),
         "applies": applies,
         "why": why,
         "key": key,

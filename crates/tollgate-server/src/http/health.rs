@@ -39,7 +39,10 @@ pub(super) async fn ready(State(service): State<Arc<Service>>, RawQuery(query): 
     let limits = service.engine.policy().limits.len();
     let kept = match service.store {
         None => "memory".to_owned(),
-        Some(_) => shards.iter().map(told).collect::<Vec<_>>().join(", "),
+        Some(_) => {
+            let shards = shards.iter().map(told).collect::<Vec<_>>().join(", ");
+            service.engine.policy().unexpanded.hide(&shards).into_owned()
+        }
     };
     let listeners = if service.is_draining() { "draining" } else { "ok" };
     text(status, format!("policy ok, {limits} limits\nstore {store}, {kept}\nlisteners {listeners}\n"))

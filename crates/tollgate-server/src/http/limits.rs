@@ -5,33 +5,37 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
-use tollgate_policy::{Limit, Policy};
+use tollgate_policy::{Limit, Policy, Unexpanded};
 
 use super::reply;
 use crate::service::Service;
 
 pub(super) async fn handle(State(service): State<Arc<Service>>) -> Response {
     let policy = service.engine.policy();
-    let limits: Vec<Value> = policy.limits.iter().map(limit).collect();
-    reply(&json!({ "limits": limits, "tiers": tiers(&policy), "default_tier": policy.default_tier }))
+    let limits: Vec<Value> =
+        policy.limits.iter().map(|limit| shown_limit(limit, &policy.unexpanded)).collect();
+    reply(
+        &json!({ "limits": limits, "tiers": tiers(&policy), "default_tier": policy.default_tier.as_deref().map(|tier| policy.unexpanded.as_written(tier)) }),
+    )
 }
 
-fn limit(limit: &Limit) -> Value {
+fn shown_limit(limit: &Limit, unexpanded: &Unexpanded) -> Value {
+    let shown = |value: &str| unexpanded.as_written(value).to_owned();
     let tiers: Map<String, Value> =
         limit.tiers.keys().map(|tier| (tier.clone(), numbers(limit, Some(tier)))).collect();
     let matches: Map<String, Value> = limit
         .applies_to
         .patterns()
-        .map(|(attribute, patterns)| (attribute.to_owned(), patterns.collect::<Vec<_>>().into()))
+        .map(|(attribute, patterns)| (attribute.to_owned(), patterns.map(shown).collect::<Vec<_>>().into()))
         .collect();
     json!({
-        "name": limit.name,
+        "name": shown(&limit.name),
         "algorithm": limit.algorithm_name(),
         "numbers": numbers(limit, None),
-        "capacity": limit.rule.capacity(),
-        "key": limit.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "capacity": (!limit.has_numbers_from_environment()).then(|| limit.rule.capacity()),
+        "key": limit.key.iter().map(|part| shown(&part.to_string())).collect::<Vec<_>>(),
         "match": matches,
-        "descriptor": limit.descriptor.as_ref().map(ToString::to_string),
+        "descriptor": limit.descriptor.as_ref().map(|of| unexpanded.hide(&of.to_string()).into_owned()),
         "shadow": limit.shadow,
         "tiers": tiers,
     })
@@ -48,7 +52,10 @@ fn numbers(limit: &Limit, tier: Option<&str>) -> Value {
 
 fn tiers(policy: &Policy) -> Value {
     let tier = |(name, tier): (&String, &tollgate_policy::Tier)| {
-        (name.clone(), json!({ "weight": tier.weight.get(), "shed": tier.shed }))
+        let written = |key: &str| policy.unexpanded.number(&format!("tiers.{name}.{key}"));
+        let weight = written("weight").map_or_else(|| json!(tier.weight.get()), |written| json!(written));
+        let shed = written("shed").map_or_else(|| json!(tier.shed), |written| json!(written));
+        (name.clone(), json!({ "weight": weight, "shed": shed }))
     };
     policy.tiers.iter().map(tier).collect::<Map<_, _>>().into()
 }
