@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod application;
+mod attack;
 pub(crate) mod backend;
 mod conversations;
 mod driver_location;
