@@ -14,6 +14,7 @@ mod problem;
 pub mod quantity;
 mod reader;
 mod reply;
+mod request_attributes;
 mod schema;
 mod store;
 mod unexpanded;
@@ -36,6 +37,7 @@ pub use policy::{
 };
 pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};
+pub use request_attributes::{Attributes, RequestAttributes, RequestHeaders, cut_value};
 pub use schema::{reference, schema};
 pub use store::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};
 pub use unexpanded::Unexpanded;

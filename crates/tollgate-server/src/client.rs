@@ -4,14 +4,17 @@ use std::net::IpAddr;
 use std::sync::Once;
 
 use axum::http::{HeaderMap, Request};
-use tollgate_policy::{Policy, normal_path};
-use tollgate_tower::{Headers as _, Seen};
+use tollgate_policy::{Policy, RequestAttributes, RequestHeaders as _, normal_path};
 
 /// Reads what a proxy says of the request that it asks about. Of a peer that is none of ours nothing is believed: it is then
 /// the request itself that is asked about.
-pub(crate) fn original<'r>(policy: &Policy, request: &'r Request<()>, peer: IpAddr) -> Seen<'r, HeaderMap> {
+pub(crate) fn original<'r>(
+    policy: &Policy,
+    request: &'r Request<()>,
+    peer: IpAddr,
+) -> RequestAttributes<'r, HeaderMap> {
     let headers = request.headers();
-    let mut seen = Seen::new(policy, request.method(), request.uri().path(), headers, peer);
+    let mut seen = RequestAttributes::new(policy, request.method(), request.uri().path(), headers, peer);
     let speaks_like_a_proxy =
         ["x-forwarded-uri", "x-original-uri"].iter().any(|name| headers.contains_key(*name));
     if !policy.identity.client_ip.trusts(peer) {

@@ -9,10 +9,9 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use smallvec::SmallVec;
 use tollgate::Sleep;
-use tollgate_policy::{Engine, Permits, Request};
+use tollgate_policy::{Attributes, Engine, Permits, Request, RequestAttributes, cut_value};
 
 use crate::grpc;
-use crate::seen::{Attributes, Seen, cut};
 use crate::told::{denial, undecidable, unix_time};
 
 pub(crate) type Peer = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
@@ -52,12 +51,14 @@ impl Decider {
     pub(crate) async fn decide(&self, request: &Parts) -> Decided {
         let policy = self.engine.policy();
         let peer = (self.peer)(request).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let mut seen = Seen::new(&policy, &request.method, request.uri.path(), &request.headers, peer);
+        let mut seen =
+            RequestAttributes::new(&policy, &request.method, request.uri.path(), &request.headers, peer);
         // HTTP/2 has the host there, and in HTTP/1.1 it counts before `Host`.
         if let Some(authority) = request.uri.authority() {
             seen.host = Some(authority.as_str().into());
         }
-        let own = self.attributes.iter().filter_map(|(name, value)| Some((&**name, cut(value(request)?))));
+        let own =
+            self.attributes.iter().filter_map(|(name, value)| Some((&**name, cut_value(value(request)?))));
         let attributes: Attributes<'_> = own.chain(seen.attributes(&policy)).collect();
         let attributes: SmallVec<[(&str, &str); 8]> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();

@@ -77,7 +77,7 @@
 //!
 //! # For other adapters
 //!
-//! What the gateway and forward-auth have in common with the layer: the attributes of a request ([`Seen`]), and what a
+//! What the gateway and forward-auth have in common with the layer: the attributes of a request ([`RequestAttributes`]), and what a
 //! client is told of the decision ([`headers`], [`denial`]).
 #![forbid(unsafe_code)]
 
@@ -87,7 +87,6 @@ mod future;
 mod grpc;
 mod layer;
 mod limits;
-mod seen;
 mod service;
 mod told;
 
@@ -95,6 +94,6 @@ pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::layer::TollgateLayer;
 pub use self::limits::Limits;
-pub use self::seen::{Attributes, Headers, Seen};
 pub use self::service::Tollgate;
 pub use self::told::{denial, headers};
+pub use tollgate_policy::RequestAttributes;

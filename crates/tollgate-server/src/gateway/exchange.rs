@@ -3,8 +3,9 @@
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use bytes::Bytes;
 use tollgate::{Nanos, NoSlot, Timestamp, Turn, Weight};
-use tollgate_policy::{PROBLEM_JSON, Permits, Policy, Request, Verdict, has_detours, headers, problem};
-use tollgate_tower::Seen;
+use tollgate_policy::{
+    PROBLEM_JSON, Permits, Policy, Request, RequestAttributes, Verdict, has_detours, headers, problem,
+};
 
 use super::Gateway;
 use super::behind::Behind;
@@ -171,7 +172,8 @@ impl Gateway {
             self.metrics.ended(Ended::refused);
             return Err(Box::new(Refusal::malformed(malformed).into()));
         }
-        let mut seen = Seen::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
+        let mut seen =
+            RequestAttributes::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
         seen.host = Some(asked.host.into()); // what the application is told, wherever it stood
         let attributes = seen.attributes(&policy);
         let pairs: smallvec::SmallVec<[(&str, &str); 8]> =

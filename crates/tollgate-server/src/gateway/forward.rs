@@ -4,13 +4,12 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use smallvec::SmallVec;
-use tollgate_policy::Policy;
-use tollgate_tower::Headers;
+use tollgate_policy::{Policy, RequestHeaders};
 
 use super::h1::{Framing, Kind, Lines, reads_as};
 
 /// Headers on their way through.
-pub(super) trait Carried: Headers {
+pub(super) trait Carried: RequestHeaders {
     /// What each is to us, names and values, in their order.
     fn each(&self) -> impl Iterator<Item = (Kind, &[u8], &[u8])>;
 

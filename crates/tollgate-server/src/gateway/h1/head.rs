@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use axum::http::{Method, StatusCode, Uri};
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
-use tollgate_tower::Headers;
+use tollgate_policy::RequestHeaders;
 
 use super::kind::Kind;
 
@@ -78,7 +78,7 @@ impl Lines {
     }
 }
 
-impl Headers for Lines {
+impl RequestHeaders for Lines {
     fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]> {
         let is_it = move |line: &&Line| self.part(line.name).eq_ignore_ascii_case(name.as_bytes());
         self.lines.iter().filter(is_it).map(|line| self.part(line.value))

@@ -1,17 +1,20 @@
-//! A request as limits see it.
+//! The attributes of an HTTP request, as the gateway, forward-auth and tower read them.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::{HeaderMap, Method};
 use smallvec::SmallVec;
-use tollgate_policy::{Policy, PolicyInForce, normal_path};
 
-/// As much of a value is counted by. Longer ones are nobody's name.
+use crate::engine::PolicyInForce;
+use crate::path::normal_path;
+use crate::policy::Policy;
+
+/// The most bytes of a value that a key has. The rest of a longer value does not count.
 const LONGEST_VALUE: usize = 4 << 10;
 
 /// The headers of a message, however they are kept.
-pub trait Headers {
+pub trait RequestHeaders {
     /// The values of a header, whose name is given in small letters.
     fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]>;
 
@@ -21,15 +24,15 @@ pub trait Headers {
     }
 }
 
-impl Headers for HeaderMap {
+impl RequestHeaders for HeaderMap {
     fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]> {
         self.get_all(name).iter().map(http::HeaderValue::as_bytes)
     }
 }
 
-/// A request as limits see it: what it asks for, and who asks.
+/// An HTTP request as limits read it.
 #[derive(Debug)]
-pub struct Seen<'r, H> {
+pub struct RequestAttributes<'r, H> {
     /// The method.
     pub method: Cow<'r, str>,
     /// The path in its normal form.
@@ -45,7 +48,7 @@ pub struct Seen<'r, H> {
 /// Names and values.
 pub type Attributes<'a> = SmallVec<[(&'a str, Cow<'a, str>); 8]>;
 
-impl<'r, H: Headers> Seen<'r, H> {
+impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
     /// A request of its sender. `peer` is who is at the other end of the connection.
     pub fn new(policy: &Policy, method: &'r Method, path: &'r str, headers: &'r H, peer: IpAddr) -> Self {
         Self {
@@ -79,7 +82,7 @@ impl<'r, H: Headers> Seen<'r, H> {
         let is_matched = |name: &str| ["path", "method", "host"].contains(&name);
         known
             .chain(headers)
-            .map(|(name, value)| (name, if is_matched(name) { value } else { cut(value) }))
+            .map(|(name, value)| (name, if is_matched(name) { value } else { cut_value(value) }))
             .collect()
     }
 
@@ -90,7 +93,7 @@ impl<'r, H: Headers> Seen<'r, H> {
 }
 
 /// Who asks: `peer`, or whom a proxy of ours that is there tells of.
-fn client<H: Headers>(policy: &Policy, headers: &H, peer: IpAddr) -> IpAddr {
+fn client<H: RequestHeaders>(policy: &Policy, headers: &H, peer: IpAddr) -> IpAddr {
     let client_ip = &policy.identity.client_ip;
     if !client_ip.trusts(peer) {
         return client_ip.client(peer, []);
@@ -115,8 +118,8 @@ fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// As much of a value as is counted by.
-pub(crate) fn cut(value: Cow<'_, str>) -> Cow<'_, str> {
+/// A value without the bytes that no key has.
+pub fn cut_value(value: Cow<'_, str>) -> Cow<'_, str> {
     if value.len() <= LONGEST_VALUE {
         return value;
     }
