@@ -3,7 +3,10 @@
 //! A header can be written by anybody. It is believed only as far as proxies of ours have written it: from the right,
 //! where the last of them added what it saw, to the first address that is not ours.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
+
+use smallvec::SmallVec;
 
 use crate::policy::{AddressHeader, ClientIp, Trust};
 
@@ -46,30 +49,42 @@ impl ClientIp {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn client<'h>(&self, peer: IpAddr, lines: impl IntoIterator<Item = &'h str>) -> IpAddr {
+        self.chain(peer, lines).last().copied().unwrap_or(peer)
+    }
+
+    /// The way of the request, from the nearest: the peer, then the proxies behind it, then the client. Arguments are those
+    /// of [`client`](Self::client). Addresses that nobody vouches for are left out.
+    pub fn chain<'h>(&self, peer: IpAddr, lines: impl IntoIterator<Item = &'h str>) -> AddressChain {
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
-            return peer;
+            return AddressChain::from_elem(peer, 1);
         }
-        let lines: Vec<&str> = lines.into_iter().collect();
+        let lines: SmallVec<[&str; 4]> = lines.into_iter().collect();
         match self.header {
             // One address, which the proxy sets in place of what it was sent: of two, one is not its.
-            AddressHeader::XRealIp | AddressHeader::CfConnectingIp => match lines[..] {
-                [line] => address(line).unwrap_or(peer),
-                _ => peer,
-            },
+            AddressHeader::XRealIp | AddressHeader::CfConnectingIp => {
+                let only = if let [line] = lines[..] { address(line) } else { None };
+                AddressChain::from_iter([Some(peer), only].into_iter().flatten())
+            }
             AddressHeader::XForwardedFor => {
                 let elements = lines.iter().rev().flat_map(|line| line.rsplit(',')).map(address);
                 self.walk(peer, elements)
             }
             AddressHeader::Forwarded => {
-                let elements = lines.iter().rev().flat_map(|line| {
-                    let mut elements = split_unquoted(line, ',');
-                    elements.reverse();
-                    elements
-                });
-                self.walk(peer, elements.map(forwarded_for))
+                let unreadable = || ForwardedElements::from_elem(None, 1);
+                let elements = lines
+                    .iter()
+                    .rev()
+                    .flat_map(|line| forwarded_elements(line).unwrap_or_else(unreadable).into_iter().rev());
+                self.walk(peer, elements)
             }
         }
+    }
+
+    /// Whether a line of the header can be read at all. A line of `Forwarded` whose quotes do not close cannot: an element that
+    /// is appended to it would become part of the last value.
+    pub fn can_read(&self, line: &str) -> bool {
+        self.header != AddressHeader::Forwarded || forwarded_elements(line).is_some()
     }
 
     /// What stands for the client in the attribute `ip`: an IPv4 address, or the network of an IPv6 one.
@@ -95,30 +110,36 @@ impl ClientIp {
 
     /// From the peer on, to the first address that is not ours, or as many steps as there are proxies. An element that
     /// cannot be read ends it: what stands left of it is anybody's.
-    fn walk(&self, peer: IpAddr, elements: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+    fn walk(&self, peer: IpAddr, elements: impl Iterator<Item = Option<IpAddr>>) -> AddressChain {
         let mut elements = elements.take(MOST_ELEMENTS);
-        let mut client = peer;
+        let mut chain = AddressChain::from_elem(peer, 1);
         match &self.trust {
             Trust::Proxies(_) => {
-                while self.trusts(client) {
+                while chain.last().is_some_and(|last| self.trusts(*last)) {
                     let Some(Some(next)) = elements.next() else { break };
-                    client = next;
+                    chain.push(next);
                 }
             }
             Trust::Hops(hops) => {
                 for _ in 0..*hops {
                     match elements.next() {
-                        Some(Some(next)) => client = next,
+                        Some(Some(next)) => chain.push(next),
                         Some(None) => break,
                         // Fewer than there are proxies: it did not come through them.
-                        None => return peer,
+                        None => {
+                            chain.truncate(1);
+                            break;
+                        }
                     }
                 }
             }
         }
-        client
+        chain
     }
 }
+
+/// Addresses on the way of a request, the nearest first.
+pub type AddressChain = SmallVec<[IpAddr; 4]>;
 
 /// Whether an address is of a network. Neither is an IPv4 address in an IPv6 one.
 fn contains((network, length): (IpAddr, u8), address: IpAddr) -> bool {
@@ -156,51 +177,90 @@ fn address(text: &str) -> Option<IpAddr> {
     Some(host.parse::<IpAddr>().ok()?.to_canonical())
 }
 
-/// The address in the `for` of an element of `Forwarded`. None for one that is hidden or unknown.
-fn forwarded_for(element: &str) -> Option<IpAddr> {
-    let mut found = None;
-    for pair in split_unquoted(element, ';') {
-        let (name, value) = pair.split_once('=')?;
-        if name.trim().eq_ignore_ascii_case("for") {
-            if found.is_some() {
-                return None; // two: whose is right?
+/// The addresses of a line of `Forwarded`. None for an element that names none: it is hidden, unknown, or has two.
+type ForwardedElements = SmallVec<[Option<IpAddr>; 4]>;
+
+/// Reads a line of `Forwarded` (RFC 7239, section 4). None where a quote or a backslash stands in a place that the grammar does
+/// not allow, or a quoted string does not end: who reads on from there in another way sees other elements.
+fn forwarded_elements(line: &str) -> Option<ForwardedElements> {
+    let mut elements = ForwardedElements::new();
+    let (mut found, mut is_ambiguous) = (None, false);
+    let mut rest = line;
+    loop {
+        let (pair, end, after) = forwarded_pair(rest)?;
+        match pair {
+            Pair::Is(name, value) if name.eq_ignore_ascii_case("for") => {
+                is_ambiguous |= found.is_some(); // two: whose is right?
+                found = Some(value);
             }
-            found = Some(unquoted(value.trim()));
+            Pair::Is(..) | Pair::Empty => {}
+            Pair::NoValue => is_ambiguous = true,
         }
+        if end != Some(';') {
+            let value = found.take().filter(|_| !is_ambiguous);
+            elements.push(value.and_then(|value| address(&value)));
+            is_ambiguous = false;
+        }
+        if end.is_none() {
+            return Some(elements);
+        }
+        rest = after;
     }
-    address(&found?)
 }
 
-/// The parts of a text between separators that do not stand in quotes.
-fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
-    let (mut parts, mut start, mut is_quoted, mut is_escaped) = (Vec::new(), 0, false, false);
-    for (at, c) in text.char_indices() {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' if is_quoted => is_escaped = true,
-            '"' => is_quoted = !is_quoted,
-            c if c == separator && !is_quoted => {
-                parts.push(&text[start..at]);
-                start = at + c.len_utf8();
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts
+/// A part of an element of `Forwarded`.
+enum Pair<'h> {
+    Is(&'h str, Cow<'h, str>),
+    NoValue,
+    Empty,
 }
 
-/// A value, without its quotes and the backslashes in them.
-fn unquoted(value: &str) -> String {
-    let Some(inner) = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')) else {
-        return value.to_owned();
+/// The first pair of what is left of a line, the separator behind it, and what follows that.
+fn forwarded_pair(text: &str) -> Option<(Pair<'_>, Option<char>, &str)> {
+    let name_end = text.find(['=', ';', ',', '"', '\\']).unwrap_or(text.len());
+    let (name, rest) = text.split_at(name_end);
+    let Some(rest) = rest.strip_prefix('=') else {
+        let pair = if name.trim().is_empty() { Pair::Empty } else { Pair::NoValue };
+        let (end, after) = separator(rest)?;
+        return Some((pair, end, after));
     };
-    let mut is_escaped = false;
-    let keep = |c: &char| {
-        is_escaped = *c == '\\' && !is_escaped;
-        !is_escaped
+    let rest = rest.trim_start();
+    let (value, rest) = match rest.strip_prefix('"') {
+        Some(quoted) => quoted_string(quoted)?,
+        None => {
+            let end = rest.find([';', ',', '"', '\\']).unwrap_or(rest.len());
+            (Cow::Borrowed(rest[..end].trim_end()), &rest[end..])
+        }
     };
-    inner.chars().filter(keep).collect()
+    let (end, after) = separator(rest)?;
+    Some((Pair::Is(name.trim(), value), end, after))
+}
+
+/// The separator that a pair ends with, none at the end of the line, and what follows it.
+fn separator(text: &str) -> Option<(Option<char>, &str)> {
+    let mut rest = text.trim_start().chars();
+    match rest.next() {
+        None => Some((None, "")),
+        Some(end @ (';' | ',')) => Some((Some(end), rest.as_str())),
+        Some(_) => None,
+    }
+}
+
+/// The value of a quoted string whose opening quote has been read, and what follows the closing one.
+fn quoted_string(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let end = text.find(['"', '\\'])?;
+    if text[end..].starts_with('"') {
+        return Some((Cow::Borrowed(&text[..end]), &text[end + 1..]));
+    }
+    let mut value = text[..end].to_owned();
+    let mut rest = text[end..].chars();
+    loop {
+        match rest.next()? {
+            '"' => return Some((Cow::Owned(value), rest.as_str())),
+            '\\' => value.push(rest.next()?),
+            c => value.push(c),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod store;
 mod unexpanded;
 mod yaml;
 
+pub use client_address::AddressChain;
 pub use engine::{
     Answer, CellNumbers, CellRequest, Described, Engine, EngineError, Explained, Explanation, Hits, Key,
     KeyStatus, LimitVerdict, NotDecided, Override, Permits, Plan, PolicyInForce, Reason, Request, SentRule,

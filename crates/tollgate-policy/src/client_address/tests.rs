@@ -96,6 +96,54 @@ fn forwarded_is_read_as_its_rfc_says() {
     );
 }
 
+/// What a proxy appends to a line is read as its own element, or the line is not read.
+#[test]
+fn quotes_out_of_place_make_a_line_of_forwarded_unreadable() {
+    let rows = [
+        ("for=6.6.6.6;x=\", for=203.0.113.7", "10.0.0.1"),
+        ("for=6.6.6.6;x=\"\\\", for=203.0.113.7", "10.0.0.1"),
+        ("for=6.6.6.6, for=203.0.113.7;x=\"a\\", "10.0.0.1"),
+        ("for=6.6.6.6;x=a\"b\", for=203.0.113.7", "10.0.0.1"),
+        ("for=6.6.6.6;x=\"a\"b, for=203.0.113.7", "10.0.0.1"),
+        ("for=6.6.6.6;\"x\"=a, for=203.0.113.7", "10.0.0.1"),
+        ("for=6.6.6.6;x=a\\, for=203.0.113.7", "10.0.0.1"),
+        ("\", for=203.0.113.7", "10.0.0.1"),
+        ("for=6.6.6.6;x=\"a\\\"b, c\", for=203.0.113.7", "203.0.113.7"),
+        ("for=6.6.6.6;x=\"\" , for = \"203.0.113.7\" ;", "203.0.113.7"),
+        ("for=6.6.6.6, for=\"20\\3.0.113.7\"", "203.0.113.7"),
+        (", for=203.0.113.7;;by=a", "203.0.113.7"),
+        ("for=203.0.113.7,", "10.0.0.1"), // an empty element ends the walk
+        ("for=203.0.113.7;secure", "10.0.0.1"),
+    ];
+    for (line, expected) in rows {
+        expect("{ trusted_proxies: [10.0.0.0/8], header: forwarded }", &[("10.0.0.1", &[line], expected)]);
+    }
+    expect(
+        "{ trusted_proxies: [10.0.0.0/8], header: forwarded }",
+        &[("10.0.0.1", &["for=6.6.6.6;x=\"", "for=203.0.113.7"], "203.0.113.7")],
+    );
+}
+
+#[test]
+fn the_chain_goes_from_the_peer_to_the_client() {
+    for (settings, line, expected) in [
+        (
+            "trusted_proxies: [10.0.0.0/8]",
+            "6.6.6.6, 203.0.113.7, 10.0.0.2",
+            &["10.0.0.1", "10.0.0.2", "203.0.113.7"][..],
+        ),
+        ("trusted_proxies: [10.0.0.0/8]", "6.6.6.6, ?, 10.0.0.2", &["10.0.0.1", "10.0.0.2"]),
+        ("trusted_proxies: [10.0.0.0/8], header: x-real-ip", "203.0.113.7", &["10.0.0.1", "203.0.113.7"]),
+        ("trusted_hops: 2", "6.6.6.6, 203.0.113.7, 10.0.0.2", &["10.0.0.1", "10.0.0.2", "203.0.113.7"]),
+        ("trusted_hops: 2", "10.0.0.2", &["10.0.0.1"]),
+        ("trusted_proxies: [10.1.0.0/16]", "203.0.113.7", &["10.0.0.1"]),
+    ] {
+        let chain = client_ip(&format!("{{ {settings} }}")).chain("10.0.0.1".parse().unwrap(), [line]);
+        let chain: Vec<String> = chain.iter().map(ToString::to_string).collect();
+        assert_eq!(chain, expected, "{settings}: {line}");
+    }
+}
+
 #[test]
 fn a_header_with_one_address_is_believed_from_our_proxies_only() {
     for header in ["x-real-ip", "cf-connecting-ip"] {
