@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method};
 use smallvec::SmallVec;
 
+use crate::client_address::AddressChain;
 use crate::engine::PolicyInForce;
 use crate::path::normal_path;
 use crate::policy::Policy;
@@ -39,8 +40,8 @@ pub struct RequestAttributes<'r, H> {
     pub path: Cow<'r, str>,
     /// The host, as it was written.
     pub host: Option<Cow<'r, str>>,
-    /// The client's address.
-    pub ip: IpAddr,
+    /// The way of the request: the peer, the proxies behind it that are trusted, the client.
+    pub chain: AddressChain,
     /// The headers, from which `identity` takes what else is known.
     pub headers: &'r H,
 }
@@ -55,7 +56,7 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
             method: method.as_str().into(),
             path: normal_path(path),
             host: headers.last("host"),
-            ip: client(policy, headers, peer),
+            chain: chain(policy, headers, peer),
             headers,
         }
     }
@@ -67,7 +68,7 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
             source.as_deref().and_then(|source| self.header(source)).filter(|value| !value.is_empty())
         };
         // To write an address is work, which is done where somebody looks.
-        let ip = || policy.looks_at("ip").then(|| identity.client_ip.attribute(self.ip).into());
+        let ip = || policy.looks_at("ip").then(|| identity.client_ip.attribute(self.client()).into());
         let known = [
             ("tenant", from(&identity.tenant)),
             ("user", from(&identity.user)),
@@ -86,20 +87,25 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
             .collect()
     }
 
+    /// The client's address.
+    pub fn client(&self) -> IpAddr {
+        *self.chain.last().expect("it begins with the peer")
+    }
+
     /// The value of an attribute that names a header, such as `header.x-api-key`.
     fn header<'a>(&'a self, attribute: &'a str) -> Option<Cow<'a, str>> {
         self.headers.values(attribute.strip_prefix("header.")?).last().map(lossy)
     }
 }
 
-/// Who asks: `peer`, or whom a proxy of ours that is there tells of.
-fn client<H: RequestHeaders>(policy: &Policy, headers: &H, peer: IpAddr) -> IpAddr {
+/// The way of a request, as far as a proxy at its end is trusted.
+fn chain<H: RequestHeaders>(policy: &Policy, headers: &H, peer: IpAddr) -> AddressChain {
     let client_ip = &policy.identity.client_ip;
     if !client_ip.trusts(peer) {
-        return client_ip.client(peer, []);
+        return client_ip.chain(peer, []);
     }
     let lines: SmallVec<[Cow<'_, str>; 2]> = headers.values(client_ip.header_name()).map(lossy).collect();
-    client_ip.client(peer, lines.iter().map(|line| &**line))
+    client_ip.chain(peer, lines.iter().map(|line| &**line))
 }
 
 /// A host in its normal form: in small letters, without the port that goes without saying, and without the dot that a whole name may end

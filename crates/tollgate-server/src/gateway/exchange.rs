@@ -193,7 +193,7 @@ impl Gateway {
             return Err(Box::new(denied(&policy, &verdict, asked.method)));
         }
         let by = behind.slots.as_ref().and_then(|slots| slots.by());
-        let sender = Sender { peer: asked.peer, client: seen.ip, is_tls: asked.is_tls };
+        let sender = Sender { peer: asked.peer, chain: &seen.chain, is_tls: asked.is_tls };
         let mut head = Vec::with_capacity(1024);
         let parts = (asked.method, asked.uri, asked.headers);
         forward::write_request(&policy, parts, asked.host, asked.framing, asked.upgrade, sender, &mut head);

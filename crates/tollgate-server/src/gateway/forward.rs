@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use smallvec::SmallVec;
-use tollgate_policy::{Policy, RequestHeaders};
+use tollgate_policy::{AddressHeader, ClientIp, Policy, RequestHeaders};
 
 use super::h1::{Framing, Kind, Lines, reads_as};
 
@@ -60,7 +60,7 @@ impl<'h> ConnectionTokens<'h> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender<'c> {
     pub(super) peer: &'c Peer,
-    pub(super) client: IpAddr, // behind proxies of ours, if there are any
+    pub(super) chain: &'c [IpAddr], // from the peer over proxies of ours to the client
     pub(super) is_tls: bool,
 }
 
@@ -91,18 +91,17 @@ pub(super) fn write_request<H: Carried>(
     sender: Sender<'_>,
     out: &mut Vec<u8>,
 ) {
-    let is_trusted = policy.identity.client_ip.trusts(sender.peer.ip);
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let slash = if target.starts_with('?') { "/" } else { "" };
     write_all(out, &[method.as_str(), " ", slash, target, " HTTP/1.1\r\nhost: ", host, "\r\n"]);
     let named = ConnectionTokens::of(headers);
     for (kind, name, value) in headers.each() {
-        // What proxies tell follows below; what a client says that is none of ours, the application must not believe.
+        // Headers of proxies follow below. From a client that is not one of ours, the application must not get them.
         if kind == Kind::Other && !named.has(name) && !is_disguised(policy, name) {
             write_header(name, value, out);
         }
     }
-    write_forwarded(headers, host, is_trusted, sender, out);
+    write_forwarded(policy, headers, host, sender, out);
     match framing {
         Framing::Length(length) => write_length(length, out),
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
@@ -128,54 +127,76 @@ fn is_disguised(policy: &Policy, name: &[u8]) -> bool {
             .any(|known| !name.eq_ignore_ascii_case(known.as_bytes()) && reads_as(name, known))
 }
 
-/// Tells the application who asked, and what for. What a proxy of ours has said is kept, and our peer added.
+/// Writes who asked, and what for. Of the headers that name the client's address, the one that `identity.client_ip` reads is
+/// kept from a trusted proxy, with our peer added. All others are made from it: a proxy sets one, and may pass on what a client
+/// wrote into the rest.
 fn write_forwarded<H: Carried>(
+    policy: &Policy,
     headers: &H,
     host: &str,
-    is_trusted: bool,
     sender: Sender<'_>,
     out: &mut Vec<u8>,
 ) {
-    let scheme = if sender.is_tls { "https" } else { "http" };
+    let client_ip = &policy.identity.client_ip;
     let peer = sender.peer;
-    // What has been said so far, with a comma behind it.
-    let before = |name: &str, out: &mut Vec<u8>| {
-        for line in headers.values(name).filter(|_| is_trusted) {
-            out.extend_from_slice(line);
-            out.extend_from_slice(b", ");
-        }
-    };
+    let is_trusted = client_ip.trusts(peer.ip);
+    let kept = is_trusted.then_some(client_ip.header);
+    let scheme = if sender.is_tls { "https" } else { "http" };
+    let client = sender.chain.last().copied().unwrap_or(peer.ip);
+    // The client and the proxies before our peer, as written in `X-Forwarded-For`.
+    let before_peer = || sender.chain.iter().skip(1).rev();
+
     out.extend_from_slice(b"x-forwarded-for: ");
-    before("x-forwarded-for", out);
+    if kept == Some(AddressHeader::XForwardedFor) {
+        headers.values("x-forwarded-for").for_each(|line| write_element(line, out));
+    } else {
+        before_peer().for_each(|address| write_all(out, &[&address.to_string(), ", "]));
+    }
     write_all(out, &[&peer.text, "\r\n"]);
     for (name, ours) in [("x-forwarded-proto", scheme), ("x-forwarded-host", host)] {
         let told = headers.values(name).last().filter(|_| is_trusted);
         write_header(name.as_bytes(), told.unwrap_or(ours.as_bytes()), out);
     }
-    if sender.client == peer.ip {
+    if client == peer.ip {
         write_all(out, &["x-real-ip: ", &peer.text, "\r\n"]);
     } else {
-        write_header(b"x-real-ip", sender.client.to_canonical().to_string().as_bytes(), out);
+        write_header(b"x-real-ip", client.to_string().as_bytes(), out);
+    }
+    if kept == Some(AddressHeader::CfConnectingIp) && client != peer.ip {
+        write_header(b"cf-connecting-ip", client.to_string().as_bytes(), out);
     }
     out.extend_from_slice(b"forwarded: ");
-    if is_trusted && headers.values("forwarded").next().is_none() {
-        // A proxy that tells the client in the other header only: who goes by this one must not take the proxy for it.
-        let chain = headers.values("x-forwarded-for").flat_map(|line| line.split(|byte| *byte == b','));
-        for address in chain.filter_map(|address| std::str::from_utf8(address).ok()?.trim().parse().ok()) {
-            write_all(out, &["for=", &Peer::new(address).node, ", "]);
-        }
+    if kept == Some(AddressHeader::Forwarded) {
+        write_readable(client_ip, headers.values("forwarded"), out);
+    } else {
+        before_peer().for_each(|address| write_all(out, &["for=", &Peer::new(*address).node, ", "]));
     }
-    before("forwarded", out);
     let quote = if host.contains([':', '[']) { "\"" } else { "" };
     write_all(out, &["for=", &peer.node, ";host=", quote, host, quote, ";proto=", scheme, "\r\n"]);
     if is_trusted {
         // What else a proxy of ours says is handed on as it is.
-        const SET: [&str; 6] =
-            ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-real-ip", "forwarded", "proxy"];
-        let is_set = |name: &[u8]| SET.iter().any(|set| name.eq_ignore_ascii_case(set.as_bytes()));
+        const SET: [&str; 3] = ["x-forwarded-proto", "x-forwarded-host", "proxy"];
+        let is_set = |name: &[u8]| SET.iter().any(|set| reads_as(name, set));
         let told = headers.each().filter(|(kind, name, _)| *kind == Kind::ByProxies && !is_set(name));
         told.for_each(|(_, name, value)| write_header(name, value, out));
     }
+}
+
+/// Writes the lines of a header that can be read, each followed by a comma. What stands left of one that cannot be read is
+/// left out with it: nobody knows where its elements end.
+fn write_readable<'h>(client_ip: &ClientIp, lines: impl Iterator<Item = &'h [u8]>, out: &mut Vec<u8>) {
+    let start = out.len();
+    for line in lines {
+        match std::str::from_utf8(line) {
+            Ok(text) if client_ip.can_read(text) => write_element(line, out),
+            _ => out.truncate(start),
+        }
+    }
+}
+
+fn write_element(element: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(element);
+    out.extend_from_slice(b", ");
 }
 
 /// The headers of an answer that go on to the client, and nothing that is of the application's connection only.

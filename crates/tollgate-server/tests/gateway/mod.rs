@@ -4,6 +4,7 @@ mod adaptive;
 mod application;
 mod attack;
 pub(crate) mod backend;
+mod client_addresses;
 mod conversations;
 mod driver_location;
 mod fairness;

@@ -13,11 +13,11 @@ fn carried(peer: &str, request: &str) -> String {
     let head = HeadReader::default().request(&mut BytesMut::from(request)).unwrap().unwrap();
     let framing = Framing::of_request(&head).unwrap();
     let peer = Peer::new(peer.parse().unwrap());
-    let client = policy.identity.client_ip.client(
+    let chain = policy.identity.client_ip.chain(
         peer.ip,
         head.headers.values("x-forwarded-for").map(|line| std::str::from_utf8(line).unwrap()),
     );
-    let sender = Sender { peer: &peer, client, is_tls: false };
+    let sender = Sender { peer: &peer, chain: &chain, is_tls: false };
     let mut out = Vec::new();
     let upgrade = upgrade(&head, framing);
     write_request(
@@ -57,11 +57,12 @@ fn a_client_that_is_no_proxy_of_ours_tells_nothing_of_the_original_request() {
 #[test]
 fn a_proxy_of_ours_is_believed_and_added_to_the_chain() {
     let says = "X-Forwarded-For: 198.51.100.9\r\nX-Forwarded-For: 10.0.0.2\r\nX-Forwarded-Proto: https\r\n\
-                X-Forwarded-Host: www.example\r\nX-Forwarded-Port: 443\r\nForwarded: for=198.51.100.9\r\nProxy: a\r\n";
+                X-Forwarded-Host: www.example\r\nX-Forwarded-Port: 443\r\nForwarded: for=6.6.6.6\r\nProxy: a\r\n\
+                X_Forwarded_Host: evil\r\nX_Forwarded_For: 6.6.6.6\r\n";
     let told = carried("10.0.0.1", &format!("GET / HTTP/1.1\r\nHost: site\r\n{says}\r\n"));
     let expected = "GET / HTTP/1.1\r\nhost: site\r\nx-forwarded-for: 198.51.100.9, 10.0.0.2, 10.0.0.1\r\n\
                     x-forwarded-proto: https\r\nx-forwarded-host: www.example\r\nx-real-ip: 198.51.100.9\r\n\
-                    forwarded: for=198.51.100.9, for=10.0.0.1;host=site;proto=http\r\nX-Forwarded-Port: 443\r\n\r\n";
+                    forwarded: for=198.51.100.9, for=10.0.0.2, for=10.0.0.1;host=site;proto=http\r\nX-Forwarded-Port: 443\r\n\r\n";
     assert_eq!(told, expected);
 }
 

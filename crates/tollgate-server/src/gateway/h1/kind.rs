@@ -13,7 +13,9 @@ pub(crate) enum Kind {
     Upgrade,
     /// Of one connection only (RFC 9110, section 7.6.1).
     HopByHop,
-    /// What a proxy tells of the original request.
+    /// Where programs look for the client's address. The gateway writes these itself.
+    ClientAddress,
+    /// What else a proxy tells of the original request.
     ByProxies,
     /// Read by some as one of the above: programs that make variables of headers read `Content_Length` as `Content-Length`.
     Disguised,
@@ -29,7 +31,7 @@ impl Kind {
             6 if is("expect") => Self::Expect,
             7 if is("upgrade") => Self::Upgrade,
             7 if is("trailer") => Self::HopByHop,
-            9 if is("forwarded") => Self::ByProxies,
+            9 if is("forwarded") => Self::ClientAddress,
             10 if is("connection") => Self::Connection,
             10 if is("keep-alive") => Self::HopByHop,
             14 if is("content-length") => Self::ContentLength,
@@ -40,6 +42,7 @@ impl Kind {
             17 if reads_as(name, "transfer-encoding") => Self::Disguised,
             18 if is("proxy-authenticate") => Self::HopByHop,
             19 if is("proxy-authorization") => Self::HopByHop,
+            _ if is_client_address(name) => Self::ClientAddress,
             _ if is_told_by_proxies(name) => Self::ByProxies,
             _ => Self::Other,
         }
@@ -59,19 +62,28 @@ impl Kind {
     }
 }
 
+fn is_client_address(name: &[u8]) -> bool {
+    let known: &[&str] = match name.first() {
+        Some(b'x' | b'X') => {
+            &["x-forwarded-for", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-forwarded"]
+        }
+        Some(b'c' | b'C') => &["client-ip", "cf-connecting-ip"],
+        Some(b't' | b'T') => &["true-client-ip"],
+        _ => &[],
+    };
+    known.iter().any(|known| reads_as(name, known))
+}
+
 fn is_told_by_proxies(name: &[u8]) -> bool {
     let begins = |known: &str| name.len() > known.len() && reads_as(&name[..known.len()], known);
     match name.first() {
         Some(b'x' | b'X') => {
             begins("x-forwarded-")
                 || begins("x-original-")
-                || reads_as(name, "x-real-ip")
-                || reads_as(name, "x-client-ip")
-                || reads_as(name, "x-forwarded")
                 || reads_as(name, "x-rewrite-url")
+                || reads_as(name, "x-appengine-user-ip")
         }
-        Some(b't' | b'T') => reads_as(name, "true-client-ip"),
-        Some(b'c' | b'C') => reads_as(name, "cf-connecting-ip"),
+        Some(b'f' | b'F') => reads_as(name, "forwarded-for") || reads_as(name, "fastly-client-ip"),
         _ => false,
     }
 }
