@@ -38,7 +38,7 @@ pub use policy::{
 };
 pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};
-pub use request_attributes::{Attributes, RequestAttributes, RequestHeaders, cut_value};
+pub use request_attributes::{Attributes, RequestAttributes, RequestFault, RequestHeaders, cut_value};
 pub use schema::{reference, schema};
 pub use store::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};
 pub use unexpanded::Unexpanded;

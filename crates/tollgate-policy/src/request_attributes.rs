@@ -1,4 +1,9 @@
 //! The attributes of an HTTP request, as the gateway, forward-auth and tower read them.
+//!
+//! The application behind them reads the same request again. Where two programs could read it in two ways, a client could be counted by
+//! one reading and served by the other. Such a request has a [fault](RequestFault) instead of attributes.
+
+pub(crate) mod header_table;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -16,8 +21,14 @@ const LONGEST_VALUE: usize = 4 << 10;
 
 /// The headers of a message, however they are kept.
 pub trait RequestHeaders {
+    /// The names, in any case, and the values of all lines.
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])>;
+
     /// The values of a header, whose name is given in small letters.
-    fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]>;
+    fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]> {
+        let lines = self.lines().filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()));
+        lines.map(|(_, value)| value)
+    }
 
     /// The text of a header: of several lines, the last, which is what the nearest proxy has added.
     fn last<'h>(&'h self, name: &'h str) -> Option<Cow<'h, str>> {
@@ -26,9 +37,52 @@ pub trait RequestHeaders {
 }
 
 impl RequestHeaders for HeaderMap {
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+    }
+
     fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]> {
         self.get_all(name).iter().map(http::HeaderValue::as_bytes)
     }
+}
+
+/// Why a request has no attributes: applications read it in more than one way. Written to follow "This request is refused:".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestFault {
+    /// The path has `.` or `..` in it.
+    #[error("its path has `.` or `..` in it, which some applications follow and some do not")]
+    Detours,
+    /// A header that the policy reads comes more than once.
+    #[error("the header `{name}` comes more than once, and limits are decided by it; send it once")]
+    RepeatedHeader {
+        /// The header, as the policy names it.
+        name: String,
+    },
+    /// A header has `_` for `-`, or the reverse, in the name of one that the policy reads.
+    #[error(
+        "some applications read the header `{found}` as `{name}`, by which limits are decided; send `{name}`"
+    )]
+    DisguisedHeader {
+        /// The header, as it was sent.
+        found: String,
+        /// The header, as the policy names it.
+        name: String,
+    },
+    /// `Connection` names a header that the policy reads, so that the application would not get it.
+    #[error(
+        "`connection` names the header `{name}`, by which limits are decided; leave it out of `connection`"
+    )]
+    ConnectionOption {
+        /// The header, as the policy names it.
+        name: String,
+    },
+    /// Credentials have more than a scheme and a token.
+    #[error("in the header `{name}` more follows the token; send the scheme, one space and the token")]
+    Credentials {
+        /// The header, as the policy names it.
+        name: String,
+    },
 }
 
 /// An HTTP request as limits read it.
@@ -38,11 +92,11 @@ pub struct RequestAttributes<'r, H> {
     pub method: Cow<'r, str>,
     /// The path in its normal form.
     pub path: Cow<'r, str>,
-    /// The host, as it was written.
+    /// The host, where not the header `Host` names it.
     pub host: Option<Cow<'r, str>>,
     /// The way of the request: the peer, the proxies behind it that are trusted, the client.
     pub chain: AddressChain,
-    /// The headers, from which `identity` takes what else is known.
+    /// The headers.
     pub headers: &'r H,
 }
 
@@ -55,36 +109,10 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
         Self {
             method: method.as_str().into(),
             path: normal_path(path),
-            host: headers.last("host"),
+            host: None,
             chain: chain(policy, headers, peer),
             headers,
         }
-    }
-
-    /// What the policy looks at.
-    pub fn attributes<'a>(&'a self, policy: &'a PolicyInForce<'_>) -> Attributes<'a> {
-        let identity = &policy.identity;
-        let from = |source: &'a Option<String>| {
-            source.as_deref().and_then(|source| self.header(source)).filter(|value| !value.is_empty())
-        };
-        // To write an address is work, which is done where somebody looks.
-        let ip = || policy.looks_at("ip").then(|| identity.client_ip.attribute(self.client()).into());
-        let known = [
-            ("tenant", from(&identity.tenant)),
-            ("user", from(&identity.user)),
-            ("ip", ip()),
-            ("method", Some((&*self.method).into())),
-            ("path", Some((&*self.path).into())),
-            ("host", self.host.as_deref().map(normal_host)),
-        ];
-        let known = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let headers = policy.attributes().filter_map(|name| Some((name, self.header(name)?)));
-        // What is matched is matched as it is; what is counted by is cut to what counts.
-        let is_matched = |name: &str| ["path", "method", "host"].contains(&name);
-        known
-            .chain(headers)
-            .map(|(name, value)| (name, if is_matched(name) { value } else { cut_value(value) }))
-            .collect()
     }
 
     /// The client's address.
@@ -92,9 +120,51 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
         *self.chain.last().expect("it begins with the peer")
     }
 
-    /// The value of an attribute that names a header, such as `header.x-api-key`.
-    fn header<'a>(&'a self, attribute: &'a str) -> Option<Cow<'a, str>> {
-        self.headers.values(attribute.strip_prefix("header.")?).last().map(lossy)
+    /// The attributes that the policy looks at.
+    ///
+    /// # Errors
+    ///
+    /// When applications read the request in more than one way. Nothing has been decided then.
+    pub fn attributes<'a>(&'a self, policy: &'a PolicyInForce<'_>) -> Result<Attributes<'a>, RequestFault> {
+        let mut attributes = Attributes::new();
+        // Writing an address takes time, so that it is done only for a policy that looks at it.
+        if policy.looks_at("ip") {
+            attributes.push(("ip", policy.identity.client_ip.attribute(self.client()).into()));
+        }
+        attributes.push(("method", (&*self.method).into()));
+        attributes.push(("path", (&*self.path).into()));
+        self.read_headers(policy, &mut attributes)?;
+        Ok(attributes)
+    }
+
+    /// Adds what the policy reads from headers. An empty value is a missing one.
+    fn read_headers<'a>(
+        &'a self,
+        policy: &'a PolicyInForce<'_>,
+        attributes: &mut Attributes<'a>,
+    ) -> Result<(), RequestFault> {
+        let table = policy.header_table();
+        let mut values: SmallVec<[Option<Cow<'a, str>>; 8]> = SmallVec::from_elem(None, table.len());
+        for (name, value) in self.headers.lines() {
+            let Some((place, header)) = table.find(name) else { continue };
+            if !header.is_spelled(name) {
+                let (found, name) = (lossy(name).into_owned(), header.name().to_owned());
+                return Err(RequestFault::DisguisedHeader { found, name });
+            }
+            header.add(lossy(trimmed(value)), &mut values[place])?;
+        }
+        for (header, value) in table.iter().zip(values) {
+            let is_host = header.name().eq_ignore_ascii_case("host");
+            let value = match &self.host {
+                Some(host) if is_host => Some((&**host).into()),
+                _ => value,
+            };
+            let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
+            // A host is matched as it is. The other values are counted by, and cut to the length that counts.
+            let value = if is_host { normal_host(value) } else { cut_value(value) };
+            attributes.extend(header.attributes.iter().map(|attribute| (&**attribute, value.clone())));
+        }
+        Ok(())
     }
 }
 
@@ -110,13 +180,21 @@ fn chain<H: RequestHeaders>(policy: &Policy, headers: &H, peer: IpAddr) -> Addre
 
 /// A host in its normal form: in small letters, without the port that goes without saying, and without the dot that a whole name may end
 /// with.
-fn normal_host(host: &str) -> Cow<'_, str> {
-    let host = host.strip_suffix(":80").or_else(|| host.strip_suffix(":443")).unwrap_or(host);
-    let host = host.strip_suffix('.').unwrap_or(host);
-    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return host.to_ascii_lowercase().into();
+fn normal_host(host: Cow<'_, str>) -> Cow<'_, str> {
+    let normal = host.strip_suffix(":80").or_else(|| host.strip_suffix(":443")).unwrap_or(&host);
+    let normal = normal.strip_suffix('.').unwrap_or(normal);
+    if normal.len() == host.len() && !host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return host;
     }
-    host.into()
+    normal.to_ascii_lowercase().into()
+}
+
+/// A value without the blanks around it. HTTP/1.1 does not count them as part of it, HTTP/2 forbids them and some let them pass.
+fn trimmed(value: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(|byte| !is_blank(byte)).unwrap_or(value.len());
+    let end = value.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    &value[start..end]
 }
 
 /// Bytes as text. What is none is shown as such and hides nothing of the rest: a client may write any byte.

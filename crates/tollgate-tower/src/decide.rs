@@ -12,7 +12,7 @@ use tollgate::Sleep;
 use tollgate_policy::{Attributes, Engine, Permits, Request, RequestAttributes, cut_value};
 
 use crate::grpc;
-use crate::told::{denial, undecidable, unix_time};
+use crate::told::{denial, refusal, undecidable, unix_time};
 
 pub(crate) type Peer = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
 pub(crate) type Value = dyn for<'r> Fn(&'r Parts) -> Option<Cow<'r, str>> + Send + Sync;
@@ -59,7 +59,11 @@ impl Decider {
         }
         let own =
             self.attributes.iter().filter_map(|(name, value)| Some((&**name, cut_value(value(request)?))));
-        let attributes: Attributes<'_> = own.chain(seen.attributes(&policy)).collect();
+        let read = match seen.attributes(&policy) {
+            Ok(read) => read,
+            Err(fault) => return refuse(request, refusal(&fault, &request.method, StatusCode::BAD_REQUEST)),
+        };
+        let attributes: Attributes<'_> = own.chain(read).collect();
         let attributes: SmallVec<[(&str, &str); 8]> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
         let cost = self.cost.as_ref().and_then(|cost| cost(request));

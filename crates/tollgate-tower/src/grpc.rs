@@ -11,6 +11,7 @@ use serde_json::Value;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
+const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
 const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const INTERNAL: HeaderValue = HeaderValue::from_static("13");
 
@@ -28,7 +29,11 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
 /// A refusal in the words of HTTP, put into those of gRPC. What is told in headers stays.
 pub(crate) fn refusal(refused: Response<Bytes>, content_type: &HeaderValue) -> Response<Bytes> {
     let (mut head, problem) = refused.into_parts();
-    let status = if head.status == StatusCode::TOO_MANY_REQUESTS { RESOURCE_EXHAUSTED } else { INTERNAL };
+    let status = match head.status {
+        StatusCode::TOO_MANY_REQUESTS => RESOURCE_EXHAUSTED,
+        StatusCode::BAD_REQUEST => INVALID_ARGUMENT,
+        _ => INTERNAL,
+    };
     head.headers.insert(GRPC_STATUS, status);
     if let Some(message) = detail(&problem) {
         head.headers.insert(GRPC_MESSAGE, message);

@@ -53,6 +53,11 @@
 //! | `header.…` | that header |
 //! | any | what [`attribute`](TollgateLayer::attribute) tells, which counts before all others |
 //!
+//! A request that applications read in more than one way is answered with 400, or gRPC's `INVALID_ARGUMENT`, and a body that names
+//! the fault. The service is not called and nothing is charged. Such a request has a header twice that the policy reads, or one with `_` for
+//! `-`, or more than a token in `Authorization` where the policy reads it. Blanks around a value do not count, and an empty header is a
+//! missing one.
+//!
 //! A client can write any header. Count by what it cannot choose: an address, or a user that has been authenticated.
 //!
 //! # Without a policy file
@@ -78,7 +83,7 @@
 //! # For other adapters
 //!
 //! What the gateway and forward-auth have in common with the layer: the attributes of a request ([`RequestAttributes`]), and what a
-//! client is told of the decision ([`headers`], [`denial`]).
+//! client is told of the decision ([`headers`], [`denial`], [`refusal`]).
 #![forbid(unsafe_code)]
 
 mod body;
@@ -95,5 +100,5 @@ pub use self::future::ResponseFuture;
 pub use self::layer::TollgateLayer;
 pub use self::limits::Limits;
 pub use self::service::Tollgate;
-pub use self::told::{denial, headers};
-pub use tollgate_policy::RequestAttributes;
+pub use self::told::{denial, headers, refusal};
+pub use tollgate_policy::{RequestAttributes, RequestFault};

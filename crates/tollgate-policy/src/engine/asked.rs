@@ -13,6 +13,7 @@ use super::together::{Described, NotDecided, Together};
 use super::verdict::{Key, Verdict};
 use super::{Engine, Request, TooManyLimits};
 use crate::policy::Policy;
+use crate::request_attributes::header_table::HeaderTable;
 use crate::store::{Does, Unavailable};
 
 /// The policy in force when it was asked for.
@@ -218,9 +219,13 @@ impl PolicyInForce<'_> {
         self.in_force.names.place(attribute).is_some()
     }
 
-    /// The attributes that the policy looks at.
-    pub fn attributes(&self) -> impl Iterator<Item = &str> {
-        self.in_force.names.iter()
+    /// The header that the policy reads, if a name is read as it: in any case, and with `_` for `-`.
+    pub fn reads_header(&self, name: &[u8]) -> Option<&str> {
+        self.in_force.headers.find(name).map(|(_, header)| header.name())
+    }
+
+    pub(crate) fn header_table(&self) -> &HeaderTable {
+        &self.in_force.headers
     }
 
     /// The numbers of its limits, in order: as long as an engine lives, one for each name.

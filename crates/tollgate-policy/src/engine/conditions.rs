@@ -44,7 +44,7 @@ impl Condition {
 
     /// Why it does not hold, in words.
     pub(crate) fn why(&self, names: &Names, values: &Values<'_>, unexpanded: &Unexpanded) -> String {
-        let shown = |pattern: &Pattern| format!("`{}`", unexpanded.as_written(&pattern.0));
+        let shown = |pattern: &Pattern| format!("`{}`", unexpanded.as_written(pattern.written()));
         let patterns: Vec<String> = self.patterns.iter().map(shown).collect();
         let (name, patterns) = (names.name(self.attribute), patterns.join(" or "));
         match values.get(self.attribute) {

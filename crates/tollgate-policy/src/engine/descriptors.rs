@@ -71,7 +71,7 @@ impl Level {
         joined.extend([key, "_", value]);
         let by_pattern = || {
             let pattern = self.patterns.iter().find(|pattern| pattern.matches(joined))?;
-            self.nodes.get(&pattern.0)
+            self.nodes.get(pattern.written())
         };
         self.nodes.get(joined.as_str()).or_else(by_pattern).or_else(|| self.nodes.get(*key))
     }

@@ -17,6 +17,7 @@ use super::descriptors::Descriptors;
 use super::share::share;
 use super::verdict::Key;
 use crate::policy::{Limit, Policy, WhenMissing};
+use crate::request_attributes::header_table::HeaderTable;
 use crate::store::{Ask, Does, Part};
 
 /// A policy in force.
@@ -24,6 +25,7 @@ use crate::store::{Ask, Does, Part};
 pub(crate) struct InForce {
     pub(crate) policy: Policy,
     pub(super) names: Names,
+    pub(super) headers: HeaderTable,
     tier_names: Vec<String>,
     default_tier: TierId,
     tenants: HashMap<String, TenantInForce>,
@@ -155,6 +157,7 @@ impl InForce {
                 .filter_map(|(place, limit)| limit.descriptor.is_none().then_some(place))
                 .collect(),
             descriptors: Descriptors::new(&policy),
+            headers: headers_of(&policy, &names),
             names,
             tier_names,
             policy,
@@ -483,6 +486,21 @@ fn attributes_of(policy: &Policy) -> impl Iterator<Item = String> {
     let keys = policy.limits.iter().flat_map(|limit| &limit.key).flat_map(|part| &part.0);
     let always = [TENANT, TIER].map(str::to_owned);
     matched.chain(keys).cloned().chain(always).collect::<Vec<_>>().into_iter()
+}
+
+/// Every header that a policy reads, with the attribute that it becomes.
+fn headers_of(policy: &Policy, names: &Names) -> HeaderTable {
+    let named = |attribute: &'_ str| attribute.strip_prefix("header.").map(str::to_owned);
+    let identity = [("tenant", &policy.identity.tenant), ("user", &policy.identity.user)];
+    let identity = identity.into_iter().filter_map(|(name, source)| Some((name, named(source.as_deref()?)?)));
+    let queue = policy.gateway.as_ref().and_then(|gateway| gateway.fair_queue.as_ref());
+    let looked_at = names.iter().chain(queue.map(|queue| queue.by.as_str()));
+    let looked_at = looked_at.filter_map(|attribute| match attribute {
+        "host" => Some(("host", "host".to_owned())),
+        _ => Some((attribute, named(attribute)?)),
+    });
+    let all: Vec<(&str, String)> = identity.chain(looked_at).collect();
+    HeaderTable::new(all.iter().map(|(attribute, name)| (*attribute, name.as_str())))
 }
 
 /// The parts of a key, each with its length before it, so that no two keys look alike.

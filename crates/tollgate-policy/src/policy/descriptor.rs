@@ -208,6 +208,6 @@ impl Entry {
 
     /// The pattern it is, if its value has a star.
     pub(crate) fn pattern(&self) -> Option<Pattern> {
-        self.value.as_ref().filter(|value| value.contains('*')).map(|_| Pattern(self.joined()))
+        self.value.as_ref().filter(|value| value.contains('*')).map(|_| Pattern::exact(self.joined()))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::keys;
 use crate::reader::Reader;
+use crate::request_attributes::header_table::normal_scheme;
 use crate::yaml::Node;
 
 /// Conditions on attributes, all of which must hold.
@@ -17,7 +18,10 @@ pub(crate) struct Condition {
 
 /// Text in which `*` stands for any run of characters, none included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern(pub(crate) String);
+pub(crate) struct Pattern {
+    written: String,
+    text: String, // in the form that values of the attribute have
+}
 
 impl Match {
     pub(crate) fn read(reader: &Reader<'_>, node: &Node) -> Self {
@@ -41,7 +45,7 @@ impl Match {
         let mut conditions: Vec<Condition> = Vec::new();
         for (name, value) in attributes {
             if conditions.iter().all(|known| known.attribute != name) {
-                let patterns = vec![Pattern(value.to_owned())];
+                let patterns = vec![Pattern::exact(value.to_owned())];
                 conditions.push(Condition { attribute: name.to_owned(), patterns });
             }
         }
@@ -50,9 +54,9 @@ impl Match {
 
     /// Each attribute it looks at, with the patterns of which one must match.
     pub fn patterns(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
-        self.0.iter().map(|condition| {
-            (condition.attribute.as_str(), condition.patterns.iter().map(|pattern| pattern.0.as_str()))
-        })
+        self.0
+            .iter()
+            .map(|condition| (condition.attribute.as_str(), condition.patterns.iter().map(Pattern::written)))
     }
 
     pub(crate) fn conditions(&self) -> &[Condition] {
@@ -90,33 +94,54 @@ impl Condition {
     fn excludes(&self, other: &Self) -> bool {
         let meet = |one: &Pattern, other: &Pattern| match (one.has_star(), other.has_star()) {
             (true, true) => true,
-            (true, false) => one.matches(&other.0),
-            (false, _) => other.matches(&one.0),
+            (true, false) => one.matches(&other.text),
+            (false, _) => other.matches(&one.text),
         };
         !self.patterns.iter().any(|one| other.patterns.iter().any(|other| meet(one, other)))
     }
 
     fn read(reader: &Reader<'_>, attribute: String, node: &Node) -> Self {
-        let patterns =
-            reader.one_or_more(node).iter().filter_map(|node| reader.text(node)).map(Pattern).collect();
+        let written = reader.one_or_more(node).iter().filter_map(|node| reader.text(node));
+        let patterns = written.map(|written| Pattern::new(&attribute, written)).collect();
         Self { attribute, patterns }
     }
 }
 
 impl Pattern {
+    /// A pattern of an attribute's values.
+    fn new(attribute: &str, written: String) -> Self {
+        match attribute.strip_prefix("header.") {
+            Some(name) if name.eq_ignore_ascii_case("authorization") => {
+                let (scheme, rest) = written.split_at(written.find([' ', '*']).unwrap_or(0));
+                Self { text: normal_scheme(scheme) + rest, written }
+            }
+            _ => Self::exact(written),
+        }
+    }
+
+    /// A pattern that is compared as it is written.
+    pub(crate) fn exact(written: String) -> Self {
+        Self { text: written.clone(), written }
+    }
+
+    /// The pattern as it stands in the file.
+    pub(crate) fn written(&self) -> &str {
+        &self.written
+    }
+
     fn has_star(&self) -> bool {
-        self.0.contains('*')
+        self.text.contains('*')
     }
 
     /// A text that it matches.
     fn sample(&self) -> String {
-        self.0.replace('*', "x")
+        self.text.replace('*', "x")
     }
 
     /// The parts between the stars must come one after the other; the first at the start, the last at the end. Taking
     /// each as early as possible is enough, so that no text makes this slow.
     pub(crate) fn matches(&self, text: &str) -> bool {
-        let mut parts = self.0.split('*');
+        let mut parts = self.text.split('*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
@@ -152,13 +177,13 @@ mod tests {
             ("", "a", false),
             ("é*ü", "é→ü", true),
         ] {
-            assert_eq!(Pattern(pattern.to_owned()).matches(text), expected, "{pattern} on {text}");
+            assert_eq!(Pattern::exact(pattern.to_owned()).matches(text), expected, "{pattern} on {text}");
         }
     }
 
     #[test]
     fn no_text_makes_a_pattern_slow() {
-        let pattern = Pattern("a*".repeat(1000) + "b");
+        let pattern = Pattern::exact("a*".repeat(1000) + "b");
         assert!(!pattern.matches(&"a".repeat(100_000)));
     }
 }

@@ -4,14 +4,15 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use bytes::Bytes;
 use tollgate::{Nanos, NoSlot, Timestamp, Turn, Weight};
 use tollgate_policy::{
-    PROBLEM_JSON, Permits, Policy, Request, RequestAttributes, Verdict, has_detours, headers, problem,
+    PROBLEM_JSON, Permits, Policy, PolicyInForce, Request, RequestAttributes, RequestFault, Verdict,
+    has_detours, headers, problem,
 };
 
 use super::Gateway;
 use super::behind::Behind;
 use super::forward::{self, Carried, Peer, Sender};
 use super::front::{BodyError, Front, read_ahead, unless_gone};
-use super::h1::{Framing, Kind, Lines, Malformed, Timer};
+use super::h1::{Framing, Kind, Lines, Timer};
 use super::metrics::{Ended, SlowClient, UpstreamError};
 use super::pressure::Client;
 use super::refusal::Refusal;
@@ -168,14 +169,17 @@ impl Gateway {
     async fn decide<H: Carried>(&self, behind: &Behind, asked: &Asked<'_, H>) -> Result<Passed, Box<Reply>> {
         let service = &*self.service;
         let policy = service.engine.policy();
-        if let Err(malformed) = require_one_reading(&policy, asked) {
+        let refused = |fault: RequestFault| -> Box<Reply> {
             self.metrics.ended(Ended::refused);
-            return Err(Box::new(Refusal::malformed(malformed).into()));
-        }
+            Box::new(
+                Refusal::new(StatusCode::BAD_REQUEST, &format!("This request is refused: {fault}.")).into(),
+            )
+        };
+        require_one_reading(&policy, asked).map_err(refused)?;
         let mut seen =
             RequestAttributes::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
         seen.host = Some(asked.host.into()); // what the application is told, wherever it stood
-        let attributes = seen.attributes(&policy);
+        let attributes = seen.attributes(&policy).map_err(refused)?;
         let pairs: smallvec::SmallVec<[(&str, &str); 8]> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
         let value = |wanted: &str| pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
@@ -279,14 +283,20 @@ impl Gateway {
     }
 }
 
-/// Refuses what limits and the application may read in two ways: who reads a request otherwise than its limits do lets it go round them.
-fn require_one_reading<H: Carried>(policy: &Policy, asked: &Asked<'_, H>) -> Result<(), Malformed> {
+/// Refuses what the gateway itself would make ambiguous by passing it on. The rest is in [`RequestAttributes::attributes`].
+fn require_one_reading<H: Carried>(
+    policy: &PolicyInForce<'_>,
+    asked: &Asked<'_, H>,
+) -> Result<(), RequestFault> {
     if has_detours(asked.uri.path()) {
-        return Err(Malformed::new("its path has `.` or `..` in it, which some follow and some do not"));
+        return Err(RequestFault::Detours);
     }
-    let is_twice = |name: &str| asked.headers.values(name).nth(1).is_some();
-    if forward::identities(policy).any(is_twice) {
-        return Err(Malformed::new("it says twice who asks: a header of `identity` comes once"));
+    // What `Connection` names is not passed on: the application would not see a header that the limits have read.
+    let options = asked.headers.of(Kind::Connection).flat_map(|line| line.split(|byte| *byte == b','));
+    for option in options {
+        if let Some(name) = policy.reads_header(option.trim_ascii()) {
+            return Err(RequestFault::ConnectionOption { name: name.to_owned() });
+        }
     }
     Ok(())
 }

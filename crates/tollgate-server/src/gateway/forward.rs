@@ -97,7 +97,7 @@ pub(super) fn write_request<H: Carried>(
     let named = ConnectionTokens::of(headers);
     for (kind, name, value) in headers.each() {
         // Headers of proxies follow below. From a client that is not one of ours, the application must not get them.
-        if kind == Kind::Other && !named.has(name) && !is_disguised(policy, name) {
+        if kind == Kind::Other && !named.has(name) {
             write_header(name, value, out);
         }
     }
@@ -112,19 +112,6 @@ pub(super) fn write_request<H: Carried>(
         write_header(b"upgrade", protocol, out);
     }
     out.extend_from_slice(b"\r\n");
-}
-
-/// The headers by which requests are told apart.
-pub(super) fn identities(policy: &Policy) -> impl Iterator<Item = &str> {
-    let sources = [&policy.identity.tenant, &policy.identity.user].into_iter().flatten();
-    sources.filter_map(|source| source.strip_prefix("header."))
-}
-
-/// Whether some read a header as one of these, which limits do not.
-fn is_disguised(policy: &Policy, name: &[u8]) -> bool {
-    name.contains(&b'_')
-        && identities(policy)
-            .any(|known| !name.eq_ignore_ascii_case(known.as_bytes()) && reads_as(name, known))
 }
 
 /// Writes who asked, and what for. Of the headers that name the client's address, the one that `identity.client_ip` reads is

@@ -8,7 +8,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use tollgate::{Nanos, Timestamp, Turn};
 use tollgate_policy::Request as Asked;
-use tollgate_tower::{denial, headers};
+use tollgate_tower::{denial, headers, refusal};
 
 use super::Answer;
 use super::problem::Problem;
@@ -52,7 +52,10 @@ async fn decide(
     let connection = *request.extensions().get::<Connection>().expect("every request knows its connection");
     let policy = service.engine.policy();
     let original = original(&policy, request, connection.peer.ip());
-    let mut attributes = original.attributes(&policy);
+    let mut attributes = match original.attributes(&policy) {
+        Ok(attributes) => attributes,
+        Err(fault) => return Ok((refusal(&fault, request.method(), settings.deny).map(Body::from), None)),
+    };
     if let Some(key) = &settings.key {
         attributes.push(("key", key.into()));
     }

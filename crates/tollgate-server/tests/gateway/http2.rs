@@ -82,6 +82,21 @@ async fn a_request_that_is_called_off_leaves_its_slot() {
     assert_eq!(next.status(), 200);
 }
 
+/// HTTP/2 frames values, so that blanks at their ends arrive. An application behind HTTP/1.1 does not see them.
+#[tokio::test]
+async fn blanks_around_a_value_make_no_other_key() {
+    let backend = Backend::start();
+    let limits =
+        "limits: [{ name: keyed, key: [header.x-api-key], token_bucket: { rate: 1/hour, burst: 9 } }]";
+    let gateway = Gateway::start(&backend, "", limits);
+    let mut sender = connect(&gateway).await;
+    for (used, value) in ["k", "k ", " k", "\tk\t ", "k\t"].into_iter().enumerate() {
+        let asked = Request::get("http://site.example/").header("x-api-key", value);
+        let answer = sender.send_request(asked.body(Full::default()).unwrap()).await.unwrap();
+        assert_eq!(answer.headers()["x-ratelimit-remaining"], (8 - used).to_string(), "{value:?}");
+    }
+}
+
 /// HTTP/2 sends the pairs of a cookie apart; an application of HTTP/1.1 may read the first line only.
 #[tokio::test]
 async fn a_cookie_in_pieces_arrives_in_one() {

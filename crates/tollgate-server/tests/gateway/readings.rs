@@ -4,9 +4,6 @@ use super::application::application;
 use super::backend::Backend;
 use super::running::Gateway;
 
-const KEYED: &str = "identity: { tenant: header.x-api-key }\n\
-                     limits: [{ name: per-tenant, key: [tenant], token_bucket: { rate: 1/hour, burst: 9 } }]";
-
 #[test]
 fn a_path_with_detours_is_refused() {
     let backend = Backend::start();
@@ -28,20 +25,73 @@ fn a_path_with_detours_is_refused() {
     assert!(backend.arrived().iter().all(|arrived| !arrived.request.contains("/../b HTTP")));
 }
 
+/// A policy that reads a header for each purpose there is.
+const HEADERS: &str = "
+identity: { tenant: header.x-api-key, user: header.x-user }
+costs: [{ match: { attributes: { header.x-export: '*' } }, cost: 2 }]
+limits:
+  - { name: keyed, key: [header.x-device], token_bucket: { rate: 1/hour, burst: 99 } }
+  - { name: matched, key: [], match: { attributes: { header.x-plan: free } }, token_bucket: { rate: 1/hour, burst: 99 } }";
+
 #[test]
-fn who_asks_is_said_once_and_not_in_disguise() {
+fn a_header_that_the_policy_reads_comes_once_and_not_in_disguise() {
     let backend = Backend::start();
-    let gateway = Gateway::start(&backend, "", KEYED);
-    let mut client = gateway.connect();
-    let twice = client.send("GET", "/", &[("x-api-key", "acme"), ("X-Api-Key", "globex")], "");
-    assert_eq!(twice.status, 400, "{twice:?}");
-    assert!(twice.body.contains("identity"), "{twice:?}");
-    let mut client = gateway.connect();
-    let disguised = [("x-api-key", "acme"), ("x_api_key", "globex"), ("x_other", "kept")];
-    assert_eq!(client.send("GET", "/", &disguised, "").status, 200);
+    let gateway = Gateway::start(&backend, "", HEADERS);
+    for name in ["x-api-key", "x-user", "x-device", "x-plan", "x-export"] {
+        let (shouted, disguised) = (name.to_ascii_uppercase(), name.replacen('-', "_", 1));
+        for said in [
+            &[(name, "a"), (&*shouted, "b")][..],
+            &[(name, "a"), (name, "a")],
+            &[(name, ""), (name, "a")],
+            &[(&*disguised, "a")],
+            &[(name, "a"), (&*disguised, "b")],
+            // The gateway would take it out: the application would not see it.
+            &[(name, "a"), ("connection", &format!("keep-alive, {shouted}"))],
+        ] {
+            let answer = gateway.connect().send("GET", "/", said, "");
+            assert_eq!(answer.status, 400, "{said:?}: {answer:?}");
+            assert!(answer.body.contains(name), "{said:?}: {answer:?}");
+        }
+    }
+    assert_eq!(backend.count_arrived(), 0);
+    let fine = [("x-api-key", "acme"), ("x_other", "kept"), ("x-other", "a"), ("x-other", "b")];
+    assert_eq!(gateway.connect().send("GET", "/", &fine, "").status, 200);
     let arrived = backend.arrived().pop().unwrap();
-    assert_eq!(arrived.header("x-api-key"), Some("acme"));
-    assert_eq!((arrived.header("x_api_key"), arrived.header("x_other")), (None, Some("kept")));
+    assert_eq!((arrived.header("x-api-key"), arrived.header("x_other")), (Some("acme"), Some("kept")));
+}
+
+#[test]
+fn an_authorization_header_is_one_key_however_its_scheme_is_written() {
+    let backend = Backend::start();
+    let policy = "limits:
+  - { name: all, key: [header.authorization], match: { attributes: { header.authorization: 'bearer *' } }, token_bucket: { rate: 1/hour, burst: 9 } }";
+    let gateway = Gateway::start(&backend, "", policy);
+    let ask = |value: &str| gateway.connect().send("GET", "/", &[("authorization", value)], "");
+    for (used, value) in
+        ["Bearer x", "bearer x", "BEARER   x", "Bearer  x ", "bEARER\tx"].into_iter().enumerate()
+    {
+        let left = (8 - used).to_string();
+        assert_eq!(ask(value).header("x-ratelimit-remaining"), Some(left.as_str()), "{value}");
+    }
+    assert_eq!(ask("Bearer X").header("x-ratelimit-remaining"), Some("8"), "a token has its case");
+    // Some applications take the second word, and do not look at a third.
+    let answer = ask("Bearer x y");
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(answer.body.contains("authorization"), "{answer:?}");
+}
+
+#[test]
+fn an_empty_header_is_a_missing_one() {
+    let backend = Backend::start();
+    let policy = "limits: [{ name: keyed, key: [header.x-api-key], when_missing: deny, token_bucket: { rate: 1/hour } }]";
+    let gateway = Gateway::start(&backend, "", policy);
+    for (value, status) in [("", 429), ("  ", 429), ("a", 200)] {
+        assert_eq!(
+            gateway.connect().send("GET", "/", &[("x-api-key", value)], "").status,
+            status,
+            "{value:?}"
+        );
+    }
 }
 
 /// The header that this gateway does not read as an address, the application may.

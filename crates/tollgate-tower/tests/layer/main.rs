@@ -5,6 +5,7 @@ mod axum;
 mod bodies;
 mod holding;
 mod readiness;
+mod readings;
 mod requests;
 mod shared;
 mod tonic;

@@ -79,9 +79,8 @@ impl Lines {
 }
 
 impl RequestHeaders for Lines {
-    fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h [u8]> {
-        let is_it = move |line: &&Line| self.part(line.name).eq_ignore_ascii_case(name.as_bytes());
-        self.lines.iter().filter(is_it).map(|line| self.part(line.value))
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.lines.iter().map(|line| (self.part(line.name), self.part(line.value)))
     }
 }
 

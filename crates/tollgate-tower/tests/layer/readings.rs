@@ -1,0 +1,51 @@
+//! The limits read a request as the application does. What has two readings is refused.
+
+use std::sync::atomic::Ordering;
+
+use http::Request;
+use http_body_util::BodyExt as _;
+use tower::{Layer as _, ServiceExt as _};
+
+use crate::{hello, layer, text};
+
+/// The status of each request, and what its problem says.
+async fn answers(policy: &str, requests: Vec<Request<()>>) -> Vec<(u16, String)> {
+    let (service, calls) = hello();
+    let (layer, _) = layer(policy);
+    let service = layer.layer(service);
+    let mut answers = Vec::new();
+    for request in requests {
+        let answer = service.clone().oneshot(request).await.unwrap();
+        let status = answer.status().as_u16();
+        if status == 400 {
+            assert_eq!(text(answer.headers(), "content-type"), Some("application/problem+json"));
+        }
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        answers.push((status, String::from_utf8(body.to_vec()).unwrap()));
+    }
+    let passed = answers.iter().filter(|(status, _)| *status == 200).count();
+    assert_eq!(calls.load(Ordering::Relaxed), passed, "{answers:?}");
+    answers
+}
+
+fn with(headers: &[(&str, &str)]) -> Request<()> {
+    let request = Request::builder();
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(()).unwrap()
+}
+
+#[tokio::test]
+async fn a_header_that_the_policy_reads_comes_once_and_not_in_disguise() {
+    let policy = "identity: { user: header.x-user }\n\
+                  limits: [{ name: keyed, key: [header.x-api-key], fixed_window: { limit: 1, window: 1h } }]";
+    let requests = vec![
+        with(&[("x-api-key", "a"), ("x-api-key", "b")]),
+        with(&[("x_api_key", "a")]),
+        with(&[("x-user", "a"), ("x_user", "a")]),
+        with(&[("x-api-key", "a")]),
+        with(&[("x-api-key", "a ")]),
+        with(&[("x-other", "a"), ("x-other", "b")]),
+        with(&[("x-api-key", "")]),
+    ];
+    let statuses: Vec<u16> = answers(policy, requests).await.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [400, 400, 400, 200, 429, 200, 429]);
+}
