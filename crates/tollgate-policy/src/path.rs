@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use percent_encoding::percent_decode_str;
 
+use crate::request_attributes::RequestFault;
+
 /// The path of a request target, decoded and without detours: the query and the parameters of segments (`;v=1`) are cut off,
 /// escapes are resolved, slashes merged, `.` and `..` followed. A slash at the end stays.
 ///
@@ -38,6 +40,39 @@ pub fn normal_path(target: &str) -> Cow<'_, str> {
     }
     let slash = if is_open && !segments.is_empty() { "/" } else { "" };
     Cow::Owned(format!("/{}{slash}", segments.join("/")))
+}
+
+/// Requires that all applications take the path of a target for the same one. The query is not looked at.
+///
+/// Applications that parse as browsers do (the URL standard of WHATWG) read what follows `//` as a host and a backslash as a slash. Others
+/// drop control characters, or match up to the end of a line.
+pub(crate) fn require_one_path(target: &str) -> Result<(), RequestFault> {
+    let path = target.find(['?', '#']).map_or(target, |end| &target[..end]);
+    if path.starts_with("//") {
+        return Err(RequestFault::DoubleSlash);
+    }
+    let bytes = path.as_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b'%' | b'\\') || byte.is_ascii_control()) {
+        return Ok(());
+    }
+    for (at, byte) in bytes.iter().enumerate() {
+        let character = match byte {
+            b'%' => bytes.get(at + 1..at + 3).and_then(hexadecimal),
+            byte => Some(*byte),
+        };
+        match character {
+            Some(b'\\') => return Err(RequestFault::Backslash),
+            Some(byte) if byte.is_ascii_control() => return Err(RequestFault::ControlCharacter),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The byte that two digits stand for.
+fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(digits[0])? * 16 + digit(digits[1])?).ok()
 }
 
 /// Whether a path has detours, `.` or `..`, also written with escapes: some applications follow them and others do not, so that nobody
@@ -74,6 +109,35 @@ fn decode(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_applications_read_in_two_ways_has_a_fault() {
+        use RequestFault::{Backslash, ControlCharacter, DoubleSlash};
+        for (target, fault) in [
+            ("/login", None),
+            ("/a//b", None),
+            ("/a%20b%2f%80%ff", None),
+            ("/login?x=//a\\%5c%00#\\", None),
+            ("/100%", None),
+            ("/%5", None),
+            ("/%5g%0", None),
+            ("*", None),
+            ("", None),
+            ("//", Some(DoubleSlash)),
+            ("//x/login", Some(DoubleSlash)),
+            ("/x\\login", Some(Backslash)),
+            ("/x%5clogin", Some(Backslash)),
+            ("/x%5Clogin", Some(Backslash)),
+            ("/login%00", Some(ControlCharacter)),
+            ("/login%0a", Some(ControlCharacter)),
+            ("/login%1F", Some(ControlCharacter)),
+            ("/login%7f", Some(ControlCharacter)),
+            ("/log\tin", Some(ControlCharacter)),
+            ("/%%0a", Some(ControlCharacter)),
+        ] {
+            assert_eq!(require_one_path(target).err(), fault, "{target}");
+        }
+    }
 
     #[test]
     fn every_way_to_write_a_path_is_one_path() {

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::client_address::AddressChain;
 use crate::engine::PolicyInForce;
-use crate::path::normal_path;
+use crate::path::{normal_path, require_one_path};
 use crate::policy::Policy;
 
 /// The most bytes of a value that a key has. The rest of a longer value does not count.
@@ -53,6 +53,15 @@ pub enum RequestFault {
     /// The path has `.` or `..` in it.
     #[error("its path has `.` or `..` in it, which some applications follow and some do not")]
     Detours,
+    /// The path begins with two slashes.
+    #[error("its path begins with `//`, and some applications read what follows as a host")]
+    DoubleSlash,
+    /// The path has a backslash, as it is or escaped.
+    #[error("its path has a backslash in it, which some applications read as a slash")]
+    Backslash,
+    /// The path has a control character, as it is or escaped.
+    #[error("its path has a control character in it, which some applications leave out")]
+    ControlCharacter,
     /// A header that the policy reads comes more than once.
     #[error("the header `{name}` comes more than once, and limits are decided by it; send it once")]
     RepeatedHeader {
@@ -90,8 +99,8 @@ pub enum RequestFault {
 pub struct RequestAttributes<'r, H> {
     /// The method.
     pub method: Cow<'r, str>,
-    /// The path in its normal form.
-    pub path: Cow<'r, str>,
+    /// The target: a path, with its query or without.
+    pub target: Cow<'r, str>,
     /// The host, where not the header `Host` names it.
     pub host: Option<Cow<'r, str>>,
     /// The way of the request: the peer, the proxies behind it that are trusted, the client.
@@ -105,10 +114,10 @@ pub type Attributes<'a> = SmallVec<[(&'a str, Cow<'a, str>); 8]>;
 
 impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
     /// A request of its sender. `peer` is who is at the other end of the connection.
-    pub fn new(policy: &Policy, method: &'r Method, path: &'r str, headers: &'r H, peer: IpAddr) -> Self {
+    pub fn new(policy: &Policy, method: &'r Method, target: &'r str, headers: &'r H, peer: IpAddr) -> Self {
         Self {
             method: method.as_str().into(),
-            path: normal_path(path),
+            target: target.into(),
             host: None,
             chain: chain(policy, headers, peer),
             headers,
@@ -132,7 +141,10 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
             attributes.push(("ip", policy.identity.client_ip.attribute(self.client()).into()));
         }
         attributes.push(("method", (&*self.method).into()));
-        attributes.push(("path", (&*self.path).into()));
+        if policy.looks_at("path") {
+            require_one_path(&self.target)?;
+        }
+        attributes.push(("path", normal_path(&self.target)));
         self.read_headers(policy, &mut attributes)?;
         Ok(attributes)
     }

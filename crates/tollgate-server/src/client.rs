@@ -1,10 +1,11 @@
 //! The request that a proxy asks about.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Once;
 
 use axum::http::{HeaderMap, Request};
-use tollgate_policy::{Policy, RequestAttributes, RequestHeaders as _, normal_path};
+use tollgate_policy::{Policy, RequestAttributes, RequestHeaders as _};
 
 /// Reads what a proxy says of the request that it asks about. Of a peer that is none of ours nothing is believed: it is then
 /// the request itself that is asked about.
@@ -28,7 +29,10 @@ pub(crate) fn original<'r>(
         seen.method = method;
     }
     if let Some(target) = told(&["x-forwarded-uri", "x-original-uri", "x-original-url"]) {
-        seen.path = normal_path(without_origin(&target)).into_owned().into();
+        seen.target = match target {
+            Cow::Borrowed(target) => without_origin(target).into(),
+            Cow::Owned(target) => without_origin(&target).to_owned().into(),
+        };
     }
     if let Some(host) = told(&["x-forwarded-host"]) {
         seen.host = Some(host);

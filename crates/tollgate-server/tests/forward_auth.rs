@@ -116,6 +116,27 @@ fn assert_faulty(client: &mut Client, headers: &[(&str, &str)], fault: &str) {
 }
 
 #[test]
+fn a_path_that_applications_read_in_two_ways_gets_the_deny_status() {
+    let service = start(TRUSTED);
+    let mut client = service.connect();
+    for (target, fault) in [
+        ("//x/api/trips", "`//`"),
+        ("https://example.com//x/api/trips", "`//`"),
+        ("/x\\..\\api/trips", "backslash"),
+        ("/x%5C../api/trips", "backslash"),
+        ("/api/trips%0a", "control character"),
+        ("/api/tr\tips", "control character"),
+    ] {
+        assert_faulty(&mut client, &[("X-Forwarded-Uri", target), ("X-Api-Key", "a")], fault);
+        assert_faulty(&mut client, &[("X-Original-URL", target)], fault);
+    }
+    assert_eq!(met(&mut client, "GET", &[("X-Forwarded-Uri", "/api/trips?x=//a\\b%0a")]), ["trips"]);
+    // Without a limit that looks at paths, any path passes.
+    let service = Service::start("limits: [{ name: a, key: [user], token_bucket: { rate: 1/s } }]");
+    assert_eq!(service.connect().ask("//x%0a", &[]).status, 204);
+}
+
+#[test]
 fn a_header_that_the_policy_reads_twice_or_in_disguise_gets_the_deny_status() {
     let service = start(TRUSTED);
     let mut client = service.connect();

@@ -54,7 +54,8 @@
 //! | any | what [`attribute`](TollgateLayer::attribute) tells, which counts before all others |
 //!
 //! A request that applications read in more than one way is answered with 400, or gRPC's `INVALID_ARGUMENT`, and a body that names
-//! the fault. The service is not called and nothing is charged. Such a request has a header twice that the policy reads, or one with `_` for
+//! the fault. The service is not called and nothing is charged. Where a limit looks at `path`, such a request has a path that begins
+//! with `//` or has a backslash or a control character in it, also escaped. Or it has a header twice that the policy reads, or one with `_` for
 //! `-`, or more than a token in `Authorization` where the policy reads it. Blanks around a value do not count, and an empty header is a
 //! missing one.
 //!

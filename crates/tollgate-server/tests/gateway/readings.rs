@@ -25,6 +25,43 @@ fn a_path_with_detours_is_refused() {
     assert!(backend.arrived().iter().all(|arrived| !arrived.request.contains("/../b HTTP")));
 }
 
+const PATHS: &str =
+    "limits: [{ name: login, key: [], match: { path: /login }, token_bucket: { rate: 1/hour, burst: 9 } }]";
+
+/// A browser's parser takes a backslash for a slash and what follows two slashes for a host. Frameworks let `$` match before a line's end.
+#[test]
+fn a_path_that_applications_read_in_two_ways_is_refused_where_limits_match_on_paths() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", PATHS);
+    for (target, fault) in [
+        ("//x/login", "`//`"),
+        ("///login", "`//`"),
+        ("http://site//x/login", "`//`"),
+        ("/x\\..\\login", "backslash"),
+        ("/\\x/login", "backslash"),
+        ("/x%5c..%5Clogin", "backslash"),
+        ("/login%0a", "control character"),
+        ("/login%0D", "control character"),
+        ("/login%00", "control character"),
+        ("/login%1f", "control character"),
+        ("/%7Flogin", "control character"),
+    ] {
+        let answer = gateway.connect().send("GET", target, &[], "");
+        assert_eq!(answer.status, 400, "{target}: {answer:?}");
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+        assert!(answer.body.contains(fault), "{target}: {answer:?}");
+    }
+    assert_eq!(backend.count_arrived(), 0);
+    for target in ["/a?x=//b\\c%5c%0a", "/a//b", "/a%20b%80", "/100%", "/%zz", "/a%5"] {
+        assert_eq!(gateway.connect().send("GET", target, &[], "").status, 200, "{target}");
+    }
+    let by_user = "limits: [{ name: a, key: [user], token_bucket: { rate: 1/hour, burst: 9 } }]";
+    let gateway = Gateway::start(&backend, "", by_user);
+    for target in ["//x/login", "/a\\b", "/a%0a"] {
+        assert_eq!(gateway.connect().send("GET", target, &[], "").status, 200, "{target}");
+    }
+}
+
 /// A policy that reads a header for each purpose there is.
 const HEADERS: &str = "
 identity: { tenant: header.x-api-key, user: header.x-user }

@@ -34,6 +34,25 @@ fn with(headers: &[(&str, &str)]) -> Request<()> {
 }
 
 #[tokio::test]
+async fn a_path_that_applications_read_in_two_ways_is_refused_where_limits_match_on_paths() {
+    let rows = [
+        ("//x/login", 400, "`//`"),
+        ("/x\\..\\login", 400, "backslash"),
+        ("/x%5c..%5clogin", 400, "backslash"),
+        ("/login%0a", 400, "control character"),
+        ("/login?x=//\\%0a", 200, "hello"),
+    ];
+    let requests = || rows.map(|(target, ..)| Request::builder().uri(target).body(()).unwrap()).to_vec();
+    let policy =
+        "limits: [{ name: login, key: [], match: { path: /login }, fixed_window: { limit: 9, window: 1h } }]";
+    for (answer, (target, status, fault)) in answers(policy, requests()).await.into_iter().zip(rows) {
+        assert!(answer.0 == status && answer.1.contains(fault), "{target}: {answer:?}");
+    }
+    let policy = "limits: [{ name: all, key: [], fixed_window: { limit: 9, window: 1h } }]";
+    assert!(answers(policy, requests()).await.iter().all(|(status, _)| *status == 200));
+}
+
+#[tokio::test]
 async fn a_header_that_the_policy_reads_comes_once_and_not_in_disguise() {
     let policy = "identity: { user: header.x-user }\n\
                   limits: [{ name: keyed, key: [header.x-api-key], fixed_window: { limit: 1, window: 1h } }]";
