@@ -262,12 +262,20 @@ pub(crate) const TENANT: &[Key] = &[
     ),
 ];
 
+const TRAILING_SLASH: &[&str] = &["exact", "any"];
+
 pub(crate) const MATCH: &[Key] = &[
     key("method", OneOrMore(&Text), "The request's method, as it is sent: `POST`."),
     key(
         "path",
         OneOrMore(&Text),
         "The request's path, from its first slash; `*` stands for any run of characters.",
+    ),
+    key("ignore_case", Flag, "Whether `path` matches in any case: `/LOGIN` is `/login`. Default: `false`."),
+    key(
+        "trailing_slash",
+        Word(TRAILING_SLASH),
+        "Whether a slash at the end of a path counts. `any`: `/login/` is `/login`. Default: `exact`.",
     ),
     key("tenant", OneOrMore(&Text), "The tenant."),
     key("user", OneOrMore(&Text), "The user."),

@@ -135,3 +135,47 @@ fn a_fault_of_syntax_is_shown_where_it_is() {
         assert!(errors.contains("tollgate.yaml:3:"), "{errors}");
     }
 }
+
+#[test]
+fn check_notes_once_which_limits_take_a_path_literally() {
+    let directory = Directory::new();
+    let note = |limits: &str| {
+        let file = directory.write("tollgate.yaml", &format!("limits:\n{limits}"));
+        let output = tollgate(&["check", file.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8(output.stdout).unwrap();
+        told.lines().filter(|line| line.starts_with("note: ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let limit = |name: &str, matched: &str| {
+        format!("  - {{ name: {name}, key: [], match: {{ {matched} }}, token_bucket: {{ rate: 1/s }} }}\n")
+    };
+    let wide = limit("wide", "path: /a, ignore_case: true, trailing_slash: any");
+    let told = note(
+        &[&wide[..], &limit("login", "path: /login"), &limit("half", "path: [/b, /c/*], ignore_case: true")]
+            .concat(),
+    );
+    let [told] = &told[..] else { panic!("{told:?}") };
+    assert!(told.contains("`login`, `half`") && !told.contains("wide"), "{told}");
+    assert!(told.contains("`/login/` and `/LOGIN`"), "{told}");
+    assert!(told.contains("match: { path: /login, ignore_case: true, trailing_slash: any }"), "{told}");
+    assert_eq!(note(&wide), [] as [&str; 0]);
+    assert_eq!(note(&limit("star", "path: /api/*")), [] as [&str; 0]);
+    assert_eq!(note(&limit("root", "path: /")), [] as [&str; 0]);
+    assert_eq!(note(&limit("other", "method: POST")), [] as [&str; 0]);
+}
+
+#[test]
+fn the_keys_that_widen_a_path_need_one() {
+    let directory = Directory::new();
+    for (matched, fault) in [
+        ("method: POST, ignore_case: true", "`ignore_case` without a `path`"),
+        ("trailing_slash: any", "`trailing_slash` without a `path`"),
+        ("path: /a, trailing_slash: maybe", "unknown word `maybe`"),
+    ] {
+        let limit = format!("{{ name: a, key: [], match: {{ {matched} }}, token_bucket: {{ rate: 1/s }} }}");
+        let file = directory.write("tollgate.yaml", &format!("limits: [{limit}]"));
+        let output = tollgate(&["check", file.to_str().unwrap()]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains(fault), "{matched}: {output:?}");
+    }
+}

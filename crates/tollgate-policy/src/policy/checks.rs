@@ -4,7 +4,7 @@ use tollgate::Rule;
 
 use super::{Limit, OnError, Policy, StoreSettings, Trust};
 use crate::engine::{MOST_LIMITS, USUAL_LIMITS};
-use crate::reader::nearest;
+use crate::reader::{nearest, quoted};
 
 /// What a new policy makes of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +86,29 @@ impl Policy {
             ));
         }
         warnings
+    }
+
+    /// What is right as it is, and may not be what was meant. Nothing here is a reason to change a policy.
+    pub fn notes(&self) -> Vec<String> {
+        const SHOWN: usize = 5;
+        let literal = |limit: &'_ Limit| {
+            let is_wide = limit.applies_to.ignores_case() && limit.applies_to.ignores_trailing_slash();
+            let mut paths = limit.applies_to.patterns().filter(|(name, _)| *name == "path" && !is_wide);
+            let is_literal = |path: &&str| path.len() > 1 && !path.contains('*');
+            paths.find_map(|(_, mut patterns)| patterns.find(is_literal).map(str::to_owned))
+        };
+        let literal: Vec<(&Limit, String)> =
+            self.limits.iter().filter_map(|limit| Some((limit, literal(limit)?))).collect();
+        let Some((_, path)) = literal.first() else { return Vec::new() };
+        let shown = literal.iter().take(SHOWN).map(|(limit, _)| limit.name.as_str());
+        let (names, more) = (quoted(shown), literal.len().saturating_sub(SHOWN));
+        let more = if more > 0 { format!(" and {more} more limits") } else { String::new() };
+        let path = path.trim_end_matches('/');
+        vec![format!(
+            "{names}{more}: paths are compared as written, so that `{path}/` and `{}` are other paths than `{path}`. Where your \
+             application serves them alike, write `match: {{ path: {path}, ignore_case: true, trailing_slash: any }}`",
+            path.to_uppercase()
+        )]
     }
 
     fn warn_of_costs(&self, warnings: &mut Vec<String>) {

@@ -1,13 +1,26 @@
 //! Which requests something applies to.
 
-use crate::keys;
+use std::borrow::Cow;
+
+use crate::fault::Fault;
+use crate::keys::{self, Takes};
 use crate::reader::Reader;
 use crate::request_attributes::header_table::normal_scheme;
 use crate::yaml::Node;
 
 /// Conditions on attributes, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Match(Vec<Condition>);
+pub struct Match {
+    conditions: Vec<Condition>,
+    path: PathForm,
+}
+
+/// Which paths are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PathForm {
+    ignore_case: bool,
+    any_slash: bool, // at the end
+}
 
 /// An attribute must match one of several patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,23 +34,55 @@ pub(crate) struct Condition {
 pub(crate) struct Pattern {
     written: String,
     text: String, // in the form that values of the attribute have
+    form: Form,
+}
+
+/// How values of an attribute are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    /// As they are.
+    Exact,
+    /// As paths. `without_slash` is the pattern without the slash that it ends with, also before a star.
+    Path { form: PathForm, without_slash: Option<String> },
 }
 
 impl Match {
     pub(crate) fn read(reader: &Reader<'_>, node: &Node) -> Self {
         let Some(section) = reader.section(node, keys::MATCH) else { return Self::default() };
+        let path = PathForm {
+            ignore_case: section.get("ignore_case").and_then(|node| reader.flag(node)).unwrap_or(false),
+            any_slash: section.word(reader, "trailing_slash") == Some(1),
+        };
         let mut conditions = Vec::new();
-        for key in keys::MATCH.iter().filter(|key| key.name != "attributes") {
+        for key in keys::MATCH.iter().filter(|key| matches!(key.takes, Takes::OneOrMore(_))) {
             if let Some(node) = section.get(key.name) {
-                conditions.push(Condition::read(reader, key.name.to_owned(), node));
+                conditions.push(Condition::read(reader, key.name.to_owned(), node, path));
             }
         }
         if let Some(node) = section.get("attributes") {
             for (name, _, value) in reader.named(node) {
-                conditions.push(Condition::read(reader, name, value));
+                conditions.push(Condition::read(reader, name, value, path));
             }
         }
-        Self(conditions)
+        for key in ["ignore_case", "trailing_slash"] {
+            if let Some(node) = section.get(key)
+                && conditions.iter().all(|condition| condition.attribute != "path")
+            {
+                let fault = Fault::new(node.span.clone(), format!("`{key}` without a `path`"));
+                reader.fault(fault.help("it says how the `path` of the same `match` is compared"));
+            }
+        }
+        Self { conditions, path }
+    }
+
+    /// Whether the path matches in any case.
+    pub fn ignores_case(&self) -> bool {
+        self.path.ignore_case
+    }
+
+    /// Whether the path matches with a slash at its end and without.
+    pub fn ignores_trailing_slash(&self) -> bool {
+        self.path.any_slash
     }
 
     /// What matches attributes of these names, each with a pattern of its value. Of a name that comes twice, the first counts.
@@ -49,24 +94,24 @@ impl Match {
                 conditions.push(Condition { attribute: name.to_owned(), patterns });
             }
         }
-        Self(conditions)
+        Self { conditions, path: PathForm::default() }
     }
 
     /// Each attribute it looks at, with the patterns of which one must match.
     pub fn patterns(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
-        self.0
+        self.conditions
             .iter()
             .map(|condition| (condition.attribute.as_str(), condition.patterns.iter().map(Pattern::written)))
     }
 
     pub(crate) fn conditions(&self) -> &[Condition] {
-        &self.0
+        &self.conditions
     }
 
     /// Whether no request can match both: an attribute that both look at has patterns without stars, and none in common.
     pub(crate) fn excludes(&self, other: &Self) -> bool {
-        self.0.iter().any(|condition| {
-            let both = other.0.iter().filter(|theirs| theirs.attribute == condition.attribute);
+        self.conditions.iter().any(|condition| {
+            let both = other.conditions.iter().filter(|theirs| theirs.attribute == condition.attribute);
             both.into_iter().any(|theirs| condition.excludes(theirs))
         })
     }
@@ -74,7 +119,7 @@ impl Match {
     /// Attributes of a request that matches.
     pub(crate) fn sample(&self) -> Vec<(&str, String)> {
         let sample = |condition: &'_ Condition| condition.patterns.first().map(Pattern::sample);
-        self.0
+        self.conditions
             .iter()
             .filter_map(|condition| Some((condition.attribute.as_str(), sample(condition)?)))
             .collect()
@@ -82,7 +127,7 @@ impl Match {
 
     /// Whether a request may match that has these attributes, and perhaps others.
     pub(crate) fn may_hold(&self, attributes: &[(&str, String)]) -> bool {
-        self.0.iter().all(|condition| {
+        self.conditions.iter().all(|condition| {
             let known = attributes.iter().find(|(name, _)| *name == condition.attribute);
             known.is_none_or(|(_, value)| condition.patterns.iter().any(|pattern| pattern.matches(value)))
         })
@@ -94,34 +139,46 @@ impl Condition {
     fn excludes(&self, other: &Self) -> bool {
         let meet = |one: &Pattern, other: &Pattern| match (one.has_star(), other.has_star()) {
             (true, true) => true,
+            (false, false) => one.matches(&other.text) || other.matches(&one.text),
+            // What one takes for the same text, the other may not.
+            _ if one.form != other.form => true,
             (true, false) => one.matches(&other.text),
-            (false, _) => other.matches(&one.text),
+            (false, true) => other.matches(&one.text),
         };
         !self.patterns.iter().any(|one| other.patterns.iter().any(|other| meet(one, other)))
     }
 
-    fn read(reader: &Reader<'_>, attribute: String, node: &Node) -> Self {
+    fn read(reader: &Reader<'_>, attribute: String, node: &Node, path: PathForm) -> Self {
         let written = reader.one_or_more(node).iter().filter_map(|node| reader.text(node));
-        let patterns = written.map(|written| Pattern::new(&attribute, written)).collect();
+        let patterns = written.map(|written| Pattern::new(&attribute, written, path)).collect();
         Self { attribute, patterns }
     }
 }
 
 impl Pattern {
     /// A pattern of an attribute's values.
-    fn new(attribute: &str, written: String) -> Self {
-        match attribute.strip_prefix("header.") {
-            Some(name) if name.eq_ignore_ascii_case("authorization") => {
+    fn new(attribute: &str, written: String, path: PathForm) -> Self {
+        let header = attribute.strip_prefix("header.");
+        match attribute {
+            "path" if path != PathForm::default() => Self::path(written, path),
+            _ if header.is_some_and(|name| name.eq_ignore_ascii_case("authorization")) => {
                 let (scheme, rest) = written.split_at(written.find([' ', '*']).unwrap_or(0));
-                Self { text: normal_scheme(scheme) + rest, written }
+                Self { text: normal_scheme(scheme) + rest, written, form: Form::Exact }
             }
             _ => Self::exact(written),
         }
     }
 
+    fn path(written: String, form: PathForm) -> Self {
+        let text = if form.ignore_case { any_case(&written).into_owned() } else { written.clone() };
+        let without_slash = text.trim_end_matches('*').strip_suffix('/').filter(|rest| !rest.is_empty());
+        let without_slash = without_slash.filter(|_| form.any_slash).map(str::to_owned);
+        Self { text, written, form: Form::Path { form, without_slash } }
+    }
+
     /// A pattern that is compared as it is written.
     pub(crate) fn exact(written: String) -> Self {
-        Self { text: written.clone(), written }
+        Self { text: written.clone(), written, form: Form::Exact }
     }
 
     /// The pattern as it stands in the file.
@@ -138,18 +195,46 @@ impl Pattern {
         self.text.replace('*', "x")
     }
 
-    /// The parts between the stars must come one after the other; the first at the start, the last at the end. Taking
-    /// each as early as possible is enough, so that no text makes this slow.
-    pub(crate) fn matches(&self, text: &str) -> bool {
-        let mut parts = self.text.split('*');
-        let first = parts.next().unwrap_or_default();
-        let Some(mut rest) = text.strip_prefix(first) else { return false };
-        let Some(last) = parts.next_back() else { return rest.is_empty() };
-        for part in parts {
-            let Some(found) = rest.find(part) else { return false };
-            rest = &rest[found + part.len()..];
+    /// Whether a value matches.
+    pub(crate) fn matches(&self, value: &str) -> bool {
+        match &self.form {
+            Form::Exact => matches_text(&self.text, value),
+            Form::Path { form, without_slash } => {
+                let path = if form.ignore_case { any_case(value) } else { value.into() };
+                let is_without = |text: &String| matches_text(text, &path);
+                let shorter = path.strip_suffix('/').filter(|rest| form.any_slash && !rest.is_empty());
+                matches_text(&self.text, &path)
+                    || shorter.is_some_and(|path| matches_text(&self.text, path))
+                    || without_slash.as_ref().is_some_and(is_without)
+            }
         }
-        rest.ends_with(last)
+    }
+}
+
+/// Whether a text matches a pattern with stars. The parts between the stars must come one after the other; the first at the start, the
+/// last at the end. Taking each as early as possible is enough, so that no text makes this slow.
+fn matches_text(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(found) = rest.find(part) else { return false };
+        rest = &rest[found + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// A text in a form that is the same in any case. Applications go by capitals or by small letters, which are not quite the
+/// same; by both, it is the same for all that one of them takes for the same.
+fn any_case(text: &str) -> Cow<'_, str> {
+    if !text.is_ascii() {
+        return text.to_uppercase().to_lowercase().into();
+    }
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        text.to_ascii_lowercase().into()
+    } else {
+        text.into()
     }
 }
 
@@ -178,6 +263,62 @@ mod tests {
             ("é*ü", "é→ü", true),
         ] {
             assert_eq!(Pattern::exact(pattern.to_owned()).matches(text), expected, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_the_same_in_any_case_and_with_a_slash_where_that_is_said() {
+        let (case, slash) = (
+            PathForm { ignore_case: true, any_slash: false },
+            PathForm { ignore_case: false, any_slash: true },
+        );
+        let both = PathForm { ignore_case: true, any_slash: true };
+        for (form, pattern, path, expected) in [
+            (case, "/Login", "/LOGIN", true),
+            (case, "/login", "/login/", false),
+            (case, "/CAF\u{c9}/*", "/caf\u{e9}/x", true),
+            (slash, "/login", "/login/", true),
+            (slash, "/login/", "/login", true),
+            (slash, "/login", "/LOGIN", false),
+            (slash, "/login", "/login//", false), // which no normal path is
+            (slash, "/export/*", "/export", true),
+            (slash, "/export/*", "/exports", false),
+            (slash, "/export*", "/export/", true),
+            (slash, "/*/list", "/a/list/", true),
+            (slash, "/", "/", true),
+            (slash, "/*", "/", true),
+            (slash, "/", "/a", false),
+            (both, "/Login/", "/LOGIN", true),
+            (both, "/login", "/LOGIN/", true),
+        ] {
+            assert_eq!(
+                Pattern::path(pattern.to_owned(), form).matches(path),
+                expected,
+                "{pattern} on {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn patterns_that_one_path_can_match_do_not_exclude_each_other() {
+        let both = PathForm { ignore_case: true, any_slash: true };
+        let condition =
+            |patterns: &[Pattern]| Condition { attribute: "path".to_owned(), patterns: patterns.to_vec() };
+        let (exact, wide) =
+            (|text: &str| Pattern::exact(text.to_owned()), |text: &str| Pattern::path(text.to_owned(), both));
+        for (one, other, excludes) in [
+            (exact("/a"), exact("/b"), true),
+            (exact("/a/"), wide("/A"), false),
+            (exact("/b/"), wide("/A"), true),
+            (exact("/A*"), wide("/a"), false),
+            (wide("/x"), wide("/y"), true),
+        ] {
+            let (one, other) = (condition(&[one]), condition(&[other]));
+            assert_eq!(
+                (one.excludes(&other), other.excludes(&one)),
+                (excludes, excludes),
+                "{one:?} {other:?}"
+            );
         }
     }
 

@@ -38,6 +38,9 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     for missing in policy.not_built() {
         println!("warning: {missing} is not built yet: `tollgate serve` refuses it");
     }
+    for note in policy.notes() {
+        println!("note: {note}");
+    }
     if let Some(before) = before {
         for (limit, change) in policy.changes_from(&before) {
             let limit = before.unexpanded.as_written(unexpanded.as_written(&limit));
@@ -132,14 +135,20 @@ fn matches(limit: &Limit, unexpanded: &Unexpanded) -> String {
     if let Some(descriptor) = &limit.descriptor {
         return unexpanded.hide(&format!("descriptor {descriptor}")).into_owned();
     }
-    let conditions: Vec<String> = limit
-        .applies_to
-        .patterns()
-        .map(|(attribute, patterns)| {
-            let shown = patterns.map(|pattern| unexpanded.as_written(pattern));
-            format!("{attribute} {}", shown.collect::<Vec<_>>().join(" or "))
-        })
-        .collect();
+    let any_case = limit.applies_to.ignores_case().then_some(" in any case");
+    let any_slash =
+        limit.applies_to.ignores_trailing_slash().then_some(" with or without a slash at the end");
+    let condition = |attribute: &str, patterns: Vec<&str>| {
+        let widened = [any_case, any_slash].into_iter().flatten().filter(|_| attribute == "path");
+        format!("{attribute} {}{}", patterns.join(" or "), widened.collect::<String>())
+    };
+    let patterns = limit.applies_to.patterns();
+    let conditions: Vec<String> =
+        patterns
+            .map(|(attribute, patterns)| {
+                condition(attribute, patterns.map(|pattern| unexpanded.as_written(pattern)).collect())
+            })
+            .collect();
     if conditions.is_empty() { "every request".to_owned() } else { conditions.join(", ") }
 }
 

@@ -168,6 +168,31 @@ fn a_host_is_one_however_it_is_written() {
     }
 }
 
+#[test]
+fn a_path_matches_in_any_case_and_with_a_slash_at_its_end_where_the_policy_says_so() {
+    let backend = Backend::start();
+    let policy = "limits:
+  - { name: exact, key: [], match: { path: /login }, token_bucket: { rate: 1/hour, burst: 100 } }
+  - { name: wide, key: [], match: { path: [/Login, /export/*], ignore_case: true, trailing_slash: any }, token_bucket: { rate: 1/hour, burst: 50 } }";
+    let gateway = Gateway::start(&backend, "", policy);
+    for (path, limits) in [
+        ("/login", &["exact", "wide"][..]),
+        ("/login/", &["wide"]),
+        ("/LOGIN", &["wide"]),
+        ("/LogIn/", &["wide"]),
+        ("/login/x", &[]),
+        ("/EXPORT", &["wide"]),
+        ("/Export/all", &["wide"]),
+        ("/exports", &[]),
+    ] {
+        let answer = gateway.connect().send("GET", path, &[], "");
+        let told = answer.header("ratelimit-policy").unwrap_or_default();
+        let met: Vec<_> =
+            ["exact", "wide"].into_iter().filter(|name| told.contains(&format!("\"{name}\""))).collect();
+        assert_eq!((answer.status, &met[..]), (200, limits), "{path}: {told}");
+    }
+}
+
 /// Nothing but WebSocket: what speaks HTTP by another name would go round the limits.
 #[test]
 fn a_client_may_change_to_websocket_and_to_nothing_else() {
