@@ -277,6 +277,11 @@ pub(crate) const MATCH: &[Key] = &[
         Word(TRAILING_SLASH),
         "Whether a slash at the end of a path counts. `any`: `/login/` is `/login`. Default: `exact`.",
     ),
+    key(
+        "host",
+        OneOrMore(&Text),
+        "The request's host, in any case. Without a port, it matches every port of the host. The ports 80, 443 and none are the same.",
+    ),
     key("tenant", OneOrMore(&Text), "The tenant."),
     key("user", OneOrMore(&Text), "The user."),
     key("ip", OneOrMore(&Text), "The client's address."),

@@ -5,6 +5,7 @@ mod client_address;
 mod engine;
 mod fault;
 mod headers;
+mod host;
 mod import;
 mod keys;
 mod machine_memory;
@@ -28,6 +29,7 @@ pub use engine::{
 };
 pub use fault::{Fault, Faults};
 pub use headers::headers;
+pub use host::{host_name, normal_host};
 pub use import::{EnvoyImport, import_envoy};
 pub use path::{has_detours, normal_path};
 pub use policy::{

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::client_address::AddressChain;
 use crate::engine::PolicyInForce;
+use crate::host::normal_host;
 use crate::path::{normal_path, require_one_path};
 use crate::policy::Policy;
 
@@ -86,6 +87,9 @@ pub enum RequestFault {
         /// The header, as the policy names it.
         name: String,
     },
+    /// `Host` and the target name two hosts.
+    #[error("`host` is another than the host of the target; send one of them")]
+    TwoHosts,
     /// Credentials have more than a scheme and a token.
     #[error("in the header `{name}` more follows the token; send the scheme, one space and the token")]
     Credentials {
@@ -188,17 +192,6 @@ fn chain<H: RequestHeaders>(policy: &Policy, headers: &H, peer: IpAddr) -> Addre
     }
     let lines: SmallVec<[Cow<'_, str>; 2]> = headers.values(client_ip.header_name()).map(lossy).collect();
     client_ip.chain(peer, lines.iter().map(|line| &**line))
-}
-
-/// A host in its normal form: in small letters, without the port that goes without saying, and without the dot that a whole name may end
-/// with.
-fn normal_host(host: Cow<'_, str>) -> Cow<'_, str> {
-    let normal = host.strip_suffix(":80").or_else(|| host.strip_suffix(":443")).unwrap_or(&host);
-    let normal = normal.strip_suffix('.').unwrap_or(normal);
-    if normal.len() == host.len() && !host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return host;
-    }
-    normal.to_ascii_lowercase().into()
 }
 
 /// A value without the blanks around it. HTTP/1.1 does not count them as part of it, HTTP/2 forbids them and some let them pass.

@@ -170,6 +170,30 @@ fn header_lines_that_are_one_list_are_joined() {
     assert_eq!(left(&mut client, "cookies", "header.cookie=a%3d1%3b%20b%3d2"), 99);
 }
 
+#[test]
+fn one_reading_of_hosts_schemes_and_empty_headers_behind_a_proxy() {
+    let service = Service::start("identity: { client_ip: { trusted_proxies: [127.0.0.1] } }
+limits:
+  - { name: per-host, key: [host], match: { attributes: { host: shop.example } }, token_bucket: { rate: 1/day, burst: 100 } }
+  - { name: per-token, key: [header.authorization], when_missing: skip, token_bucket: { rate: 1/day, burst: 100 } }");
+    let mut client = service.connect();
+    for (used, host) in
+        ["shop.example", "shop.example:1", "Shop.Example.:00080", "shop.example:"].iter().enumerate()
+    {
+        assert_eq!(client.ask("/", &[("x-forwarded-host", host), ("authorization", "")]).status, 204);
+        assert_eq!(left(&mut client, "per-host", "host=shop.example"), 99 - used as u64, "{host}");
+    }
+    assert_eq!(left(&mut client, "per-token", "header.authorization="), 100);
+    for (used, value) in ["Bearer x", "bearer  x", "BEARER x"].iter().enumerate() {
+        assert_eq!(client.ask("/", &[("authorization", value)]).status, 204);
+        assert_eq!(
+            left(&mut client, "per-token", "header.authorization=Bearer%20x"),
+            99 - used as u64,
+            "{value}"
+        );
+    }
+}
+
 /// What is left of a limit for a key, by the admin's look at it.
 fn left(client: &mut Client, limit: &str, attribute: &str) -> u64 {
     let answer = client.get(&format!("/v1/keys?limit={limit}&{attribute}"));

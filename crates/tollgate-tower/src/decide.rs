@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 use tollgate::Sleep;
-use tollgate_policy::{Attributes, Engine, Permits, Request, RequestAttributes, cut_value};
+use tollgate_policy::{
+    Attributes, Engine, Permits, Request, RequestAttributes, RequestFault, cut_value, normal_host,
+};
 
 use crate::grpc;
 use crate::told::{denial, refusal, undecidable, unix_time};
@@ -55,7 +57,17 @@ impl Decider {
             RequestAttributes::new(&policy, &request.method, request.uri.path(), &request.headers, peer);
         // HTTP/2 has the host there, and in HTTP/1.1 it counts before `Host`.
         if let Some(authority) = request.uri.authority() {
-            seen.host = Some(authority.as_str().into());
+            let authority = normal_host(authority.as_str().into());
+            let is_other =
+                |host: &HeaderValue| normal_host(String::from_utf8_lossy(host.as_bytes())) != authority;
+            // Applications differ in which of the two they take.
+            if policy.reads_header(b"host").is_some()
+                && request.headers.get_all(header::HOST).iter().any(is_other)
+            {
+                let refused = refusal(&RequestFault::TwoHosts, &request.method, StatusCode::BAD_REQUEST);
+                return refuse(request, refused);
+            }
+            seen.host = Some(authority);
         }
         let own =
             self.attributes.iter().filter_map(|(name, value)| Some((&**name, cut_value(value(request)?))));

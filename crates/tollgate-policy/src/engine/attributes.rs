@@ -2,11 +2,15 @@
 
 use smallvec::SmallVec;
 
+use crate::host::{host_name, is_host_attribute};
 use crate::policy::Entry;
 
 /// Every attribute that the policy looks at, each once, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Names(Vec<String>);
+pub(crate) struct Names {
+    names: Vec<String>,
+    hosts: SmallVec<[NameId; 2]>, // those that are hosts
+}
 
 /// The place of an attribute among them.
 pub(crate) type NameId = u16;
@@ -27,33 +31,35 @@ impl Names {
         let mut names: Vec<String> = names.collect();
         names.sort_unstable_by(|a, b| order(a, b));
         names.dedup();
-        Self(names)
+        let hosts = (0..).zip(&names).filter(|(_, name)| is_host_attribute(name)).map(|(id, _)| id).collect();
+        Self { names, hosts }
     }
 
     /// The place of a name, if the policy looks at it.
     pub(crate) fn place(&self, name: &str) -> Option<NameId> {
-        let place = self.0.binary_search_by(|known| order(known, name)).ok()?;
+        let place = self.names.binary_search_by(|known| order(known, name)).ok()?;
         NameId::try_from(place).ok()
     }
 
     pub(crate) fn name(&self, id: NameId) -> &str {
-        &self.0[usize::from(id)]
+        &self.names[usize::from(id)]
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+        self.names.iter().map(String::as_str)
     }
 
-    /// What a request has of each. Of a name that comes twice, the first counts.
+    /// What a request has of each, a host without its port. Of a name that comes twice, the first counts.
     pub(crate) fn values<'a>(
         &self,
         attributes: &'a [(&'a str, &'a str)],
         tier: Option<&'a str>,
     ) -> Values<'a> {
-        let mut values: SmallVec<[Option<&'a str>; 8]> = SmallVec::from_elem(None, self.0.len());
+        let mut values: SmallVec<[Option<&'a str>; 8]> = SmallVec::from_elem(None, self.names.len());
         for (name, value) in attributes {
             if let Some(place) = self.place(name) {
-                values[usize::from(place)].get_or_insert(*value);
+                let value = if self.hosts.contains(&place) { host_name(value) } else { value };
+                values[usize::from(place)].get_or_insert(value);
             }
         }
         if let Some(place) = self.place(TIER) {
@@ -71,6 +77,11 @@ fn order(a: &str, b: &str) -> std::cmp::Ordering {
 impl<'a> Values<'a> {
     pub(crate) fn get(&self, id: NameId) -> Option<&'a str> {
         self.by_name[usize::from(id)]
+    }
+
+    /// The value of an attribute as it came, a host with its port.
+    pub(crate) fn as_it_came(&self, name: &str) -> Option<&'a str> {
+        self.all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
     /// What it has of the entries of an Envoy descriptor, in order: they follow `domain`, under whatever key they were

@@ -13,6 +13,7 @@ pub(crate) struct Conditions(Vec<Condition>);
 pub(crate) struct Condition {
     attribute: NameId,
     patterns: Vec<Pattern>,
+    host: Option<String>, // the attribute's name, where the port counts
 }
 
 impl Conditions {
@@ -20,7 +21,9 @@ impl Conditions {
         let condition = |condition: &crate::policy::Condition| {
             let attribute =
                 names.place(&condition.attribute).expect("every attribute of the policy has a place");
-            Condition { attribute, patterns: condition.patterns.clone() }
+            let has_port = condition.patterns.iter().any(Pattern::has_port);
+            let host = has_port.then(|| condition.attribute.clone());
+            Condition { attribute, patterns: condition.patterns.clone(), host }
         };
         Self(applies_to.conditions().iter().map(condition).collect())
     }
@@ -39,7 +42,11 @@ impl Conditions {
 impl Condition {
     fn holds(&self, values: &Values<'_>) -> bool {
         let matches = |value| self.patterns.iter().any(|pattern| pattern.matches(value));
-        values.get(self.attribute).is_some_and(matches)
+        let value = match &self.host {
+            Some(host) => values.as_it_came(host),
+            None => values.get(self.attribute),
+        };
+        value.is_some_and(matches)
     }
 
     /// Why it does not hold, in words.

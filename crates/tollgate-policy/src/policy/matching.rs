@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::fault::Fault;
+use crate::host::{host_parts, is_host_attribute, normal_host};
 use crate::keys::{self, Takes};
 use crate::reader::Reader;
 use crate::request_attributes::header_table::normal_scheme;
@@ -44,6 +45,16 @@ enum Form {
     Exact,
     /// As paths. `without_slash` is the pattern without the slash that it ends with, also before a star.
     Path { form: PathForm, without_slash: Option<String> },
+    /// As hosts: the name by the pattern, the port by this.
+    Host(Port),
+}
+
+/// The ports of a host that match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Port {
+    Any,
+    Usual, // none, 80 and 443
+    Pattern(String),
 }
 
 impl Match {
@@ -161,6 +172,7 @@ impl Pattern {
         let header = attribute.strip_prefix("header.");
         match attribute {
             "path" if path != PathForm::default() => Self::path(written, path),
+            _ if is_host_attribute(attribute) => Self::host(written),
             _ if header.is_some_and(|name| name.eq_ignore_ascii_case("authorization")) => {
                 let (scheme, rest) = written.split_at(written.find([' ', '*']).unwrap_or(0));
                 Self { text: normal_scheme(scheme) + rest, written, form: Form::Exact }
@@ -174,6 +186,23 @@ impl Pattern {
         let without_slash = text.trim_end_matches('*').strip_suffix('/').filter(|rest| !rest.is_empty());
         let without_slash = without_slash.filter(|_| form.any_slash).map(str::to_owned);
         Self { text, written, form: Form::Path { form, without_slash } }
+    }
+
+    fn host(written: String) -> Self {
+        let (name, port) = host_parts(&written);
+        let port = match port {
+            Some("*") => Port::Any,
+            Some(port) => Port::Pattern(port.to_owned()),
+            None if written[name.len()..].len() > 1 => Port::Usual,
+            None => Port::Any,
+        };
+        let text = normal_host(name.into()).into_owned();
+        Self { text, written, form: Form::Host(port) }
+    }
+
+    /// Whether the port of a host counts.
+    pub(crate) fn has_port(&self) -> bool {
+        matches!(self.form, Form::Host(Port::Usual | Port::Pattern(_)))
     }
 
     /// A pattern that is compared as it is written.
@@ -192,7 +221,9 @@ impl Pattern {
 
     /// A text that it matches.
     fn sample(&self) -> String {
-        self.text.replace('*', "x")
+        let port =
+            if let Form::Host(Port::Pattern(port)) = &self.form { format!(":{port}") } else { String::new() };
+        (self.text.clone() + &port).replace('*', "x")
     }
 
     /// Whether a value matches.
@@ -206,6 +237,15 @@ impl Pattern {
                 matches_text(&self.text, &path)
                     || shorter.is_some_and(|path| matches_text(&self.text, path))
                     || without_slash.as_ref().is_some_and(is_without)
+            }
+            Form::Host(port) => {
+                let (name, found) = host_parts(value);
+                let is_port = match port {
+                    Port::Any => true,
+                    Port::Usual => found.is_none(),
+                    Port::Pattern(port) => found.is_some_and(|found| matches_text(port, found)),
+                };
+                is_port && matches_text(&self.text, name)
             }
         }
     }
@@ -319,6 +359,30 @@ mod tests {
                 (excludes, excludes),
                 "{one:?} {other:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_host_matches_on_every_port_unless_the_pattern_has_one() {
+        for (pattern, host, expected) in [
+            ("API.example.com", "api.example.com", true),
+            ("api.example.com", "api.example.com:1", true),
+            ("api.example.com:", "api.example.com:1", true),
+            ("api.example.com:*", "api.example.com", true),
+            ("api.example.com:8443", "api.example.com:8443", true),
+            ("api.example.com:08443", "api.example.com:8443", true),
+            ("api.example.com:8443", "api.example.com", false),
+            ("api.example.com:443", "api.example.com", true),
+            ("api.example.com:443", "api.example.com:8443", false),
+            ("*.example.com", "a.example.com:9", true),
+            ("*.example.com", "example.com", false),
+            ("*:8443", "a:8443", true),
+            ("*:80", "a:8443", false),
+            ("*", "a:1", true),
+            ("[::1]:8080", "[::1]:8080", true),
+            ("[::1]", "[::1]:8080", true),
+        ] {
+            assert_eq!(Pattern::host(pattern.to_owned()).matches(host), expected, "{pattern} on {host}");
         }
     }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tollgate::{Nanos, NoSlot, Timestamp, Turn, Weight};
 use tollgate_policy::{
     PROBLEM_JSON, Permits, Policy, PolicyInForce, Request, RequestAttributes, RequestFault, Verdict,
-    has_detours, headers, problem,
+    has_detours, headers, host_name, problem,
 };
 
 use super::Gateway;
@@ -182,7 +182,10 @@ impl Gateway {
         let attributes = seen.attributes(&policy).map_err(refused)?;
         let pairs: smallvec::SmallVec<[(&str, &str); 8]> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
-        let value = |wanted: &str| pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+        let value = |wanted: &str| {
+            let value = pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)?;
+            Some(if wanted == "host" { host_name(value) } else { value })
+        };
         let request = Request { attributes: &pairs, cost: None };
         let now = service.engine.clock().now();
         service.holding.wake_due(now);

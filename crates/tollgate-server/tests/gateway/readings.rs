@@ -160,11 +160,45 @@ fn a_host_is_one_however_it_is_written() {
     }
     // Where the target says it, it is that one which counts.
     assert_eq!(ask("http://site.example/", "other").header("x-ratelimit-remaining"), Some("3"));
+    for (left, host) in [("2", "site.example:1"), ("1", "site.example:00080"), ("0", "site.example.:")] {
+        assert_eq!(ask("/", host).header("x-ratelimit-remaining"), Some(left), "{host}");
+    }
     for host in ["[::1]", "[::1]:8000", "10.0.0.1:8000", "xn--caf-dma.example"] {
         assert_eq!(ask("/", host).status, 200, "{host}");
     }
     for host in ["a;b", "a=b", "a,b", "a:b", "a:123456", "[::1", "[::1]x", "[a]", "::1", "a'b", ":80"] {
         assert_eq!(ask("/", host).status, 400, "{host}");
+    }
+}
+
+#[test]
+fn a_limit_on_a_host_is_not_missed_by_another_port() {
+    let backend = Backend::start();
+    let policy = "limits:
+  - { name: name, key: [], match: { host: API.example.com }, token_bucket: { rate: 1/hour, burst: 100 } }
+  - { name: port, key: [], match: { attributes: { host: 'api.example.com:8443' } }, token_bucket: { rate: 1/hour, burst: 50 } }
+  - { name: usual, key: [], match: { attributes: { host: 'plain.example:443' } }, token_bucket: { rate: 1/hour, burst: 25 } }";
+    let gateway = Gateway::start(&backend, "", policy);
+    for (host, limits) in [
+        ("api.example.com", &["name"][..]),
+        ("api.example.com:", &["name"]),
+        ("api.example.com:1", &["name"]),
+        ("api.example.com:00080", &["name"]),
+        ("Api.Example.Com.:443", &["name"]),
+        ("api.example.com:8443", &["name", "port"]),
+        ("api.example.com:08443", &["name", "port"]),
+        ("api.example.com:84430", &["name"]),
+        ("plain.example", &["usual"]),
+        ("plain.example:80", &["usual"]),
+        ("plain.example:8080", &[]),
+        ("xapi.example.com", &[]),
+    ] {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let answer = gateway.connect().send_raw(request.as_bytes()).unwrap();
+        let told = answer.header("ratelimit-policy").unwrap_or_default();
+        let names = ["name", "port", "usual"];
+        let met: Vec<_> = names.into_iter().filter(|name| told.contains(&format!("\"{name}\""))).collect();
+        assert_eq!((answer.status, &met[..]), (200, limits), "{host}: {told}");
     }
 }
 

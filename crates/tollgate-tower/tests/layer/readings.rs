@@ -68,3 +68,23 @@ async fn a_header_that_the_policy_reads_comes_once_and_not_in_disguise() {
     let statuses: Vec<u16> = answers(policy, requests).await.iter().map(|(status, _)| *status).collect();
     assert_eq!(statuses, [400, 400, 400, 200, 429, 200, 429]);
 }
+
+#[tokio::test]
+async fn one_authorization_and_one_host_are_one_key_each() {
+    let policy =
+        "limits: [{ name: keyed, key: [header.authorization], fixed_window: { limit: 1, window: 1h } }]";
+    let requests = ["Bearer x", "bearer x", "Bearer  x "].map(|value| with(&[("authorization", value)]));
+    let statuses: Vec<u16> =
+        answers(policy, requests.to_vec()).await.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [200, 429, 429]);
+    let policy = "limits: [{ name: keyed, key: [host], fixed_window: { limit: 1, window: 1h } }]";
+    let hosts =
+        ["a.example", "a.example:1", "a.example:", "A.example:00080"].map(|host| with(&[("host", host)]));
+    let mut requests = hosts.to_vec();
+    requests.push(Request::builder().uri("http://user@a.example:8080/").body(()).unwrap());
+    // Which of two hosts the application takes, nobody knows.
+    requests.push(with(&[("host", "b.example"), ("host", "a.example")]));
+    requests.push(Request::builder().uri("http://b.example/").header("host", "c.example").body(()).unwrap());
+    let statuses: Vec<u16> = answers(policy, requests).await.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [200, 429, 429, 429, 429, 400, 400]);
+}
