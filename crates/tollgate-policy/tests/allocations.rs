@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy, Request, RequestAttributes};
 use tollgate_testkit::Counting;
 
 #[global_allocator]
@@ -36,6 +37,29 @@ limits:\n{}  - {{ name: watched, shadow: true, key: [user], token_bucket: {{ rat
     let before = Counting::allocations();
     for _ in 0..100 {
         assert!(check());
+    }
+    assert_eq!(Counting::allocations() - before, 0);
+}
+
+/// Reading the attributes of a request needs none, but for an address that is written.
+#[test]
+fn attributes_of_a_request_need_no_allocation() {
+    let file = "identity: { tenant: header.x-api-key, user: header.x-user-id }
+limits:
+  - { name: a, key: [tenant, header.authorization], match: { path: /api/* }, token_bucket: { rate: 1/s } }
+  - { name: b, key: [user, host], match: { host: 'site.example:8443' }, token_bucket: { rate: 1/s } }";
+    let engine = Engine::new(Policy::read(Path::new("test.yaml"), file).unwrap()).unwrap();
+    let mut headers = HeaderMap::new();
+    let lines =
+        [("host", "site.example"), ("authorization", "Bearer x"), ("x-api-key", "acme"), ("accept", "*/*")];
+    headers
+        .extend(lines.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))));
+    let policy = engine.policy();
+    let before = Counting::allocations();
+    for _ in 0..100 {
+        let request =
+            RequestAttributes::new(&policy, &Method::GET, "/api/trips", &headers, [203, 0, 113, 7].into());
+        assert_eq!(request.attributes(&policy).unwrap().len(), 5);
     }
     assert_eq!(Counting::allocations() - before, 0);
 }

@@ -139,9 +139,10 @@ impl ReadHeader {
     }
 }
 
-/// A byte of a name as programs read it that make variables of headers: in any case, and `_` for `-`.
+/// A byte of a name as programs read it that make variables of headers: in any case, and `_` for `-`. Some, such as lighttpd, do so
+/// for whatever is neither a letter nor a digit.
 const fn fold(byte: u8) -> u8 {
-    if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' }
 }
 
 /// Credentials (RFC 9110, section 11.4) in one form for all ways to write their scheme: `Bearer x`. None where more follows the
@@ -197,6 +198,7 @@ mod tests {
             ("x-api-key", Some((true, "x-api-key"))),
             ("X-API-KEY", Some((true, "x-api-key"))),
             ("x_api-KEY", Some((false, "x-api-key"))),
+            ("x.api~key", Some((false, "x-api-key"))),
             ("user_id", Some((true, "user_id"))),
             ("user-id", Some((false, "user_id"))),
             (&long.to_uppercase(), Some((true, &long))),
