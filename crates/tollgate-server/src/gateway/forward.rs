@@ -127,7 +127,8 @@ fn write_forwarded<H: Carried>(
     let client_ip = &policy.identity.client_ip;
     let peer = sender.peer;
     let is_trusted = client_ip.trusts(peer.ip);
-    let kept = is_trusted.then_some(client_ip.header);
+    // Where nothing of the header was believed, nothing of it is passed on.
+    let kept = (sender.chain.len() > 1).then_some(client_ip.header);
     let scheme = if sender.is_tls { "https" } else { "http" };
     let client = sender.chain.last().copied().unwrap_or(peer.ip);
     // The client and the proxies before our peer, as written in `X-Forwarded-For`.

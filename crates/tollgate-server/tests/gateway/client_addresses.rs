@@ -127,4 +127,8 @@ fn headers_rebuilt_from_the_configured_one_begin_with_the_client() {
         let told = arrived.header("forwarded").unwrap();
         assert!(told.starts_with(forwarded), "{said}: {told}");
     }
+    // With fewer addresses than proxies, it did not come through them.
+    let gateway = Gateway::start(&backend, "", "identity: { client_ip: { trusted_hops: 2 } }\nlimits: []\n");
+    assert_eq!(gateway.connect().send("GET", "/", &[("x-forwarded-for", "6.6.6.6")], "").status, 200);
+    assert_eq!(backend.arrived().pop().unwrap().header("x-forwarded-for"), Some("127.0.0.1"));
 }
