@@ -55,7 +55,9 @@ fn warn_of_stranger(peer: IpAddr) {
 /// The path of a target that may be a whole URL.
 fn without_origin(target: &str) -> &str {
     match target.split_once("://") {
-        Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |path| &rest[path..]),
+        Some((_, rest)) if !target.starts_with('/') => {
+            rest.find(['/', '\\', '?', '#']).map_or("/", |path| &rest[path..])
+        }
         _ => target,
     }
 }

@@ -124,6 +124,7 @@ fn a_path_that_applications_read_in_two_ways_gets_the_deny_status() {
         ("https://example.com//x/api/trips", "`//`"),
         ("/x\\..\\api/trips", "backslash"),
         ("/x%5C../api/trips", "backslash"),
+        ("https://example.com\\api/trips", "backslash"),
         ("/api/trips%0a", "control character"),
         ("/api/tr\tips", "control character"),
     ] {
