@@ -144,7 +144,7 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
         if policy.looks_at("ip") {
             attributes.push(("ip", policy.identity.client_ip.attribute(self.client()).into()));
         }
-        attributes.push(("method", (&*self.method).into()));
+        attributes.push(("method", normal_method(&self.method)));
         if policy.looks_at("path") {
             require_one_path(&self.target)?;
         }
@@ -192,6 +192,12 @@ fn chain<H: RequestHeaders>(policy: &Policy, headers: &H, peer: IpAddr) -> Addre
     }
     let lines: SmallVec<[Cow<'_, str>; 2]> = headers.values(client_ip.header_name()).map(lossy).collect();
     client_ip.chain(peer, lines.iter().map(|line| &**line))
+}
+
+/// A method in capitals. The standard tells `post` from `POST`, and some frameworks do not.
+fn normal_method(method: &str) -> Cow<'_, str> {
+    let has_small = method.bytes().any(|byte| byte.is_ascii_lowercase());
+    if has_small { method.to_ascii_uppercase().into() } else { method.into() }
 }
 
 /// A value without the blanks around it. HTTP/1.1 does not count them as part of it, HTTP/2 forbids them and some let them pass.

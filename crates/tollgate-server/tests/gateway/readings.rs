@@ -62,6 +62,18 @@ fn a_path_that_applications_read_in_two_ways_is_refused_where_limits_match_on_pa
     }
 }
 
+/// Methods have capitals and small letters; frameworks such as Werkzeug make capitals of both.
+#[test]
+fn a_method_in_small_letters_meets_the_same_limits() {
+    let backend = Backend::start();
+    let policy = "limits: [{ name: posts, key: [], match: { method: POST }, token_bucket: { rate: 1/hour, burst: 9 } }]";
+    let gateway = Gateway::start(&backend, "", policy);
+    for (method, left) in [("POST", Some("8")), ("post", Some("7")), ("pOST", Some("6")), ("get", None)] {
+        let answer = gateway.connect().send(method, "/", &[], "");
+        assert_eq!(answer.header("x-ratelimit-remaining"), left, "{method}: {answer:?}");
+    }
+}
+
 /// A policy that reads a header for each purpose there is.
 const HEADERS: &str = "
 identity: { tenant: header.x-api-key, user: header.x-user }
