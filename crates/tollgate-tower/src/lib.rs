@@ -56,7 +56,8 @@
 //! A request that applications read in more than one way is answered with 400, or gRPC's `INVALID_ARGUMENT`, and a body that names
 //! the fault. The service is not called and nothing is charged. Where a limit looks at `path`, such a request has a path that begins
 //! with `//` or has a backslash or a control character in it, also escaped. Or it has a header twice that the policy reads, or one with `_` for
-//! `-`, or more than a token in `Authorization` where the policy reads it. Blanks around a value do not count, and an empty header is a
+//! `-`, or more than a token in `Authorization` where the policy reads it. Where a limit looks at `host`, a
+//! `Host` that is another than the host of the target is refused, too. Blanks around a value do not count, and an empty header is a
 //! missing one.
 //!
 //! A client can write any header. Count by what it cannot choose: an address, or a user that has been authenticated.
