@@ -39,7 +39,7 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
         println!("warning: {missing} is not built yet: `tollgate serve` refuses it");
     }
     for note in policy.notes() {
-        println!("note: {note}");
+        println!("note: {}", unexpanded.hide(&note));
     }
     if let Some(before) = before {
         for (limit, change) in policy.changes_from(&before) {
@@ -143,12 +143,11 @@ fn matches(limit: &Limit, unexpanded: &Unexpanded) -> String {
         format!("{attribute} {}{}", patterns.join(" or "), widened.collect::<String>())
     };
     let patterns = limit.applies_to.patterns();
-    let conditions: Vec<String> =
-        patterns
-            .map(|(attribute, patterns)| {
-                condition(attribute, patterns.map(|pattern| unexpanded.as_written(pattern)).collect())
-            })
-            .collect();
+    let conditions: Vec<String> = patterns
+        .map(|(attribute, patterns)| {
+            condition(attribute, patterns.map(|pattern| unexpanded.as_written(pattern)).collect())
+        })
+        .collect();
     if conditions.is_empty() { "every request".to_owned() } else { conditions.join(", ") }
 }
 

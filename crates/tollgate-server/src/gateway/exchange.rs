@@ -214,7 +214,7 @@ impl Gateway {
             weight: policy.weight(value("tenant")),
             cost: verdict.cost(),
             head,
-            client: self.pressure.client(value("tenant"), seen.ip),
+            client: self.pressure.client(value("tenant"), seen.client()),
         })
     }
 
