@@ -34,6 +34,11 @@ impl ClientIp {
         }
     }
 
+    /// Whether a peer is listed as a proxy. With `trusted_hops`, none is: any peer may be one.
+    pub fn lists(&self, peer: IpAddr) -> bool {
+        matches!(self.trust, Trust::Proxies(_)) && self.trusts(peer)
+    }
+
     /// The address of the client: `peer` is the other end of the connection, `lines` the values of the header of this
     /// [name](Self::header_name), in order.
     ///

@@ -108,17 +108,17 @@ pub(crate) const LISTEN: &[Key] = &[
     key(
         "max_connections",
         Count,
-        "The most connections of all listeners. When it is reached, the longest idle ones are closed. Default: three quarters of the open files that the process may have.",
+        "The most connections of all listeners. When it is reached, the longest idle ones are closed. Default: three quarters of the hard limit of open files (`ulimit -Hn`).",
     ),
     key(
         "max_connections_per_address",
         Count,
-        "The most connections of one peer address. Addresses in `trusted_proxies` are exempt. Default: half of `max_connections`.",
+        "The most connections of one peer address (IPv6: of one /64). Addresses in `trusted_proxies` are exempt. Default: half of `max_connections`.",
     ),
     key(
         "idle",
         Time,
-        "After how long without a call a connection to `grpc` is closed, with GOAWAY. Default: `5m`.",
+        "How long a connection to `grpc` may be without a call. Tollgate sends GOAWAY after 1 to 1.5 times this. Default: `5m`.",
     ),
     key(
         "hosts",
@@ -265,7 +265,11 @@ pub(crate) const TENANT: &[Key] = &[
 const TRAILING_SLASH: &[&str] = &["exact", "any"];
 
 pub(crate) const MATCH: &[Key] = &[
-    key("method", OneOrMore(&Text), "The request's method, as it is sent: `POST`."),
+    key(
+        "method",
+        OneOrMore(&Text),
+        "The request's method, in capitals: `POST`. The gateway, forward-auth and tower read `post` as `POST`.",
+    ),
     key(
         "path",
         OneOrMore(&Text),
@@ -472,12 +476,12 @@ pub(crate) const TIMEOUTS: &[Key] = &[
     key(
         "idle",
         Time,
-        "For the next request of a client, and for every piece of one's body; 60s unless told.",
+        "For the next request of a client, and for each piece of a body. While `min_upload_rate` applies, `grace` ends a longer pause. Default: `60s`.",
     ),
     key(
         "grace",
         Time,
-        "How long a client may move nothing. One that is slower than `min_upload_rate` or `min_download_rate` uses this time up bit by bit. Default: `20s`.",
+        "How long a client may send or read nothing. A client below `min_upload_rate` or `min_download_rate` uses this time up gradually. Default: `20s`.",
     ),
     key(
         "min_upload_rate",

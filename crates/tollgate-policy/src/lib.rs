@@ -3,6 +3,7 @@
 
 mod client_address;
 mod engine;
+mod environment_values;
 mod fault;
 mod headers;
 mod host;
@@ -18,7 +19,6 @@ mod reply;
 mod request_attributes;
 mod schema;
 mod store;
-mod unexpanded;
 mod yaml;
 
 pub use client_address::AddressChain;
@@ -27,6 +27,7 @@ pub use engine::{
     KeyStatus, LimitVerdict, NotDecided, Override, Permits, Plan, PolicyInForce, Reason, Request, SentRule,
     Summary, TenantError, ThrottleError, Throttled, Together, TooManyLimits, Verdict,
 };
+pub use environment_values::EnvironmentValues;
 pub use fault::{Fault, Faults};
 pub use headers::headers;
 pub use host::{host_name, normal_host};
@@ -43,4 +44,3 @@ pub use reply::{Seconds, write_reply, write_throttle_reply};
 pub use request_attributes::{Attributes, RequestAttributes, RequestFault, RequestHeaders, cut_value};
 pub use schema::{reference, schema};
 pub use store::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};
-pub use unexpanded::Unexpanded;

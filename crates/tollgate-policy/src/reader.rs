@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::environment_values::{EnvironmentValues, Expansion, hide_at};
 use crate::fault::Fault;
 use crate::keys::{Key, Takes};
 use crate::quantity::{self, RateAndBurst};
-use crate::unexpanded::{Expansion, Unexpanded, hide_at};
 use crate::yaml::{Node, Value};
 
 /// What a file is read with.
@@ -53,8 +53,8 @@ impl<'a> Reader<'a> {
     }
 
     /// The values that came from the environment so far.
-    pub(crate) fn unexpanded(&self) -> Unexpanded {
-        Unexpanded::new(&self.expansions.borrow(), self.numbers.borrow().clone())
+    pub(crate) fn environment_values(&self) -> EnvironmentValues {
+        EnvironmentValues::new(&self.expansions.borrow(), self.numbers.borrow().clone())
     }
 
     /// The file's own text for a value that has been read, where it came from the environment.

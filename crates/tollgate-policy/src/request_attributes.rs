@@ -52,7 +52,7 @@ impl RequestHeaders for HeaderMap {
 #[non_exhaustive]
 pub enum RequestFault {
     /// The path has `.` or `..` in it.
-    #[error("its path has `.` or `..` in it, which some applications follow and some do not")]
+    #[error("its path has a segment `.` or `..`, which some applications resolve and some do not")]
     Detours,
     /// The path begins with two slashes.
     #[error("its path begins with `//`, and some applications read what follows as a host")]
@@ -69,7 +69,7 @@ pub enum RequestFault {
         /// The header, as the policy names it.
         name: String,
     },
-    /// A header has `_` for `-`, or the reverse, in the name of one that the policy reads.
+    /// The name of a header differs only in punctuation from one that the policy reads.
     #[error(
         "some applications read the header `{found}` as `{name}`, by which limits are decided; send `{name}`"
     )]
@@ -88,10 +88,10 @@ pub enum RequestFault {
         name: String,
     },
     /// `Host` and the target name two hosts.
-    #[error("`host` is another than the host of the target; send one of them")]
+    #[error("`host` differs from the host of the target; send one of them")]
     TwoHosts,
     /// Credentials have more than a scheme and a token.
-    #[error("in the header `{name}` more follows the token; send the scheme, one space and the token")]
+    #[error("the header `{name}` has text after the token; send the scheme, one space and the token")]
     Credentials {
         /// The header, as the policy names it.
         name: String,

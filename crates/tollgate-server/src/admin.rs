@@ -18,7 +18,7 @@ pub(crate) enum Refused {
     )]
     NotLoopback,
     #[error(
-        "a web page of another origin may not make this call, nor may one reach this service by a name that is not its own"
+        "without an admin token this call needs a loopback address or localhost as `Host`, and no `Origin` of another site: write `admin: {{ token_file: … }}` in the policy file to make it by another name"
     )]
     OtherOrigin,
 }

@@ -17,16 +17,15 @@ use tokio::sync::Notify;
 /// How long a new connection waits for an idle one to close.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// When all places are taken, this part of them is emptied at once, as far as connections are idle: to look for idle connections is
-/// work in proportion to all of them.
-const CLOSED_AT_ONCE: usize = 32;
+/// When the bound is reached, one part in this many is closed at once, so that the search for idle connections is rare.
+const CLOSED_FRACTION: usize = 32;
 
 /// The connections of all listeners.
 #[derive(Debug)]
 pub(crate) struct Connections {
     max: usize,
     max_per_address: usize,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     freed: Notify,
     seconds: AtomicU32, // since the start, counted by `tick`
     refused: [AtomicU64; 2],
@@ -34,22 +33,22 @@ pub(crate) struct Connections {
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
     all: HashMap<u64, Arc<Activity>>,
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// Why there is no place for a connection.
+/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
+pub(crate) enum ConnectionRefusal {
     /// There are as many connections as there may be, and too few of them are idle.
     Total,
     /// The peer has as many as one address may have.
     Address,
 }
 
-impl Full {
+impl ConnectionRefusal {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Total => "total",
@@ -89,11 +88,15 @@ impl Connections {
         self.seconds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A place for a connection. When all are taken, the connections that have been idle for longest are closed, and one of their
-    /// places is waited for.
-    pub(crate) async fn admit(self: &Arc<Self>, peer: IpAddr, is_exempt: bool) -> Result<Place, Full> {
+    /// Counts a connection. When the bound is reached, the connections that have been idle for longest are closed, and the new one
+    /// waits for one of them to end.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        is_exempt: bool,
+    ) -> Result<ConnectionGuard, ConnectionRefusal> {
         let mut result = self.try_admit(peer, is_exempt);
-        if matches!(result, Err(Full::Total)) {
+        if matches!(result, Err(ConnectionRefusal::Total)) {
             let freed = self.freed.notified();
             self.close_idle();
             if tokio::time::timeout(WAIT, freed).await.is_ok() {
@@ -106,26 +109,30 @@ impl Connections {
         result
     }
 
-    pub(crate) fn try_admit(self: &Arc<Self>, peer: IpAddr, is_exempt: bool) -> Result<Place, Full> {
-        let address = (!is_exempt).then(|| of_one_peer(peer));
+    pub(crate) fn try_admit(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        is_exempt: bool,
+    ) -> Result<ConnectionGuard, ConnectionRefusal> {
+        let address = (!is_exempt).then(|| peer_network(peer));
         let mut open = self.open.lock();
-        let Open { next, all, by_address } = &mut *open;
+        let OpenConnections { next, all, by_address } = &mut *open;
         if let Some(address) = address {
             let count = by_address.get(&address).copied().unwrap_or(0);
             if count >= self.max_per_address {
-                return Err(Full::Address);
+                return Err(ConnectionRefusal::Address);
             }
             if all.len() >= self.max {
-                return Err(Full::Total);
+                return Err(ConnectionRefusal::Total);
             }
             by_address.insert(address, count + 1);
         } else if all.len() >= self.max {
-            return Err(Full::Total);
+            return Err(ConnectionRefusal::Total);
         }
         let (number, activity) = (*next, Arc::new(Activity::new(Arc::clone(self))));
         *next += 1;
         all.insert(number, Arc::clone(&activity));
-        Ok(Place { connections: Arc::clone(self), number, address, activity })
+        Ok(ConnectionGuard { connections: Arc::clone(self), number, address, activity })
     }
 
     /// Asks the connections that have been idle for longest to close.
@@ -134,7 +141,7 @@ impl Connections {
         let idle =
             |activity: &&Arc<Activity>| activity.is_idle() && !activity.is_closing.load(Ordering::Relaxed);
         let mut idle: Vec<&Arc<Activity>> = open.all.values().filter(idle).collect();
-        let count = (self.max / CLOSED_AT_ONCE).max(1).min(idle.len());
+        let count = (self.max / CLOSED_FRACTION).max(1).min(idle.len());
         if count == 0 {
             return;
         }
@@ -145,23 +152,23 @@ impl Connections {
 }
 
 /// The address by which peers are counted: of IPv6, the network of one subscriber.
-pub(crate) fn of_one_peer(peer: IpAddr) -> IpAddr {
+pub(crate) fn peer_network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
         address => address,
     }
 }
 
-/// A place that a connection has until this is dropped.
+/// Counts a connection until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionGuard {
     connections: Arc<Connections>,
     number: u64,
     address: Option<IpAddr>, // none where it does not count
     pub(crate) activity: Arc<Activity>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
         open.all.remove(&self.number);
@@ -265,7 +272,7 @@ impl Collector for ConnectionMetrics {
             None,
             MetricType::Counter,
         )?;
-        for full in [Full::Total, Full::Address] {
+        for full in [ConnectionRefusal::Total, ConnectionRefusal::Address] {
             let counter = ConstCounter::new(refused[full as usize].load(Ordering::Relaxed));
             counter.encode(family.encode_family(&[("reason", full.as_str())])?)?;
         }
@@ -293,12 +300,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_address_has_no_more_than_its_part() {
+    async fn one_address_stays_within_its_bound() {
         let connections = connections(10, 2);
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
         let places = [connections.admit(one, false).await, connections.admit(one, false).await];
         assert!(places.iter().all(Result::is_ok));
-        assert_eq!(connections.admit(one, false).await.unwrap_err(), Full::Address);
+        assert_eq!(connections.admit(one, false).await.unwrap_err(), ConnectionRefusal::Address);
         assert!(connections.admit(other, false).await.is_ok());
         assert!(connections.admit(one, true).await.is_ok(), "a proxy of ours is exempt");
         drop(places);
@@ -310,10 +317,16 @@ mod tests {
     async fn addresses_of_one_ipv6_network_are_one_peer() {
         let connections = connections(10, 1);
         let _place = connections.admit(address("2001:db8::1"), false).await.unwrap();
-        assert_eq!(connections.admit(address("2001:db8::ffff:2"), false).await.unwrap_err(), Full::Address);
+        assert_eq!(
+            connections.admit(address("2001:db8::ffff:2"), false).await.unwrap_err(),
+            ConnectionRefusal::Address
+        );
         assert!(connections.admit(address("2001:db8:0:1::1"), false).await.is_ok());
         let _place = connections.admit(address("::ffff:192.0.2.1"), false).await.unwrap();
-        assert_eq!(connections.admit(address("192.0.2.1"), false).await.unwrap_err(), Full::Address);
+        assert_eq!(
+            connections.admit(address("192.0.2.1"), false).await.unwrap_err(),
+            ConnectionRefusal::Address
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -343,7 +356,10 @@ mod tests {
         let connections = connections(1, 1);
         let place = connections.admit(address("192.0.2.1"), false).await.unwrap();
         let _in_flight = place.activity.begin();
-        assert_eq!(connections.admit(address("192.0.2.2"), false).await.unwrap_err(), Full::Total);
-        assert_eq!(connections.refused[Full::Total as usize].load(Ordering::Relaxed), 1);
+        assert_eq!(
+            connections.admit(address("192.0.2.2"), false).await.unwrap_err(),
+            ConnectionRefusal::Total
+        );
+        assert_eq!(connections.refused[ConnectionRefusal::Total as usize].load(Ordering::Relaxed), 1);
     }
 }

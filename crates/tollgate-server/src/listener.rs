@@ -20,7 +20,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long what was sent may stay unread.
 const STALLED: Duration = Duration::from_secs(20);
 
-/// As much waits in the kernel, beyond what is on its way.
+/// The most unsent bytes that the kernel keeps per connection.
 const UNSENT: u32 = 64 << 10;
 
 /// After how long the other side of a quiet connection is asked whether it is still there.
@@ -82,8 +82,8 @@ pub(crate) async fn serve<P: Speak>(
                 continue;
             }
         };
-        let is_exempt = service.engine.policy().identity.client_ip.trusts(peer.ip());
-        let Ok(place) = service.connections.admit(peer.ip(), is_exempt).await else {
+        let is_exempt = service.engine.policy().identity.client_ip.lists(peer.ip());
+        let Ok(guard) = service.connections.admit(peer.ip(), is_exempt).await else {
             let _ = stream.try_write(P::WHEN_FULL);
             continue;
         };
@@ -91,7 +91,7 @@ pub(crate) async fn serve<P: Speak>(
         let connection = Connection { peer, is_loopback, is_tls: tls.is_some() };
         let (protocol, tls, mut ended) = (protocol.clone(), tls.clone(), ended.clone());
         tokio::spawn(async move {
-            let (activity, closing) = (Arc::clone(&place.activity), Arc::clone(&place.activity));
+            let (activity, closing) = (Arc::clone(&guard.activity), Arc::clone(&guard.activity));
             let stop = async move {
                 tokio::select! {
                     _ = ended.wait_for(|ended| *ended) => {}
@@ -107,7 +107,7 @@ pub(crate) async fn serve<P: Speak>(
                     }
                 }
             }
-            drop((place, is_open));
+            drop((guard, is_open));
         });
     }
     drop((listener, is_open));

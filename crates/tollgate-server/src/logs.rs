@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write};
 
 use parking_lot::RwLock;
-use tollgate_policy::Unexpanded;
+use tollgate_policy::EnvironmentValues;
 use tracing_subscriber::fmt;
 
 use crate::cli::{LogFormat, Serve};
@@ -21,11 +21,11 @@ pub(crate) fn start(options: &Serve) {
 
 /// Hides values that came from the environment in every line from now on, besides those of earlier policies: a value goes many
 /// ways, such as into the reason why a connection failed.
-pub(crate) fn hide(unexpanded: &Unexpanded) {
-    HIDDEN.write().get_or_insert_default().extend(unexpanded.clone());
+pub(crate) fn hide(environment_values: &EnvironmentValues) {
+    HIDDEN.write().get_or_insert_default().extend(environment_values.clone());
 }
 
-static HIDDEN: RwLock<Option<Unexpanded>> = RwLock::new(None);
+static HIDDEN: RwLock<Option<EnvironmentValues>> = RwLock::new(None);
 
 /// Standard error. The subscriber writes a line at a time.
 struct Log;

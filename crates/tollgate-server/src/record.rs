@@ -166,7 +166,7 @@ struct RecordFile {
 }
 
 /// What became of a line.
-enum Written {
+enum WriteOutcome {
     Yes,
     /// It is longer than a file may be.
     TooLong,
@@ -182,20 +182,20 @@ impl RecordFile {
         Ok(Self { file: BufWriter::with_capacity(1 << 16, file), room, record })
     }
 
-    fn write(&mut self, line: &[u8]) -> io::Result<Written> {
+    fn write(&mut self, line: &[u8]) -> io::Result<WriteOutcome> {
         let length = line.len() as u64;
         if length > self.room {
             if self.record.max_files == 1 {
-                return Ok(Written::Full);
+                return Ok(WriteOutcome::Full);
             }
             if line.len() > self.record.max_bytes {
-                return Ok(Written::TooLong);
+                return Ok(WriteOutcome::TooLong);
             }
             self.rotate()?;
         }
         self.room -= length;
         self.file.write_all(line)?;
-        Ok(Written::Yes)
+        Ok(WriteOutcome::Yes)
     }
 
     /// Makes `path` `path.1`, `path.1` `path.2` and so on, up to the number of files, and begins `path` again.
@@ -220,19 +220,19 @@ fn write(mut file: RecordFile, metrics: &RecordMetrics, lines: &Receiver<Line>) 
     for line in lines {
         let written = match &line {
             Line::Write(line) => file.write(line),
-            Line::Flush => file.file.flush().map(|()| Written::Yes),
+            Line::Flush => file.file.flush().map(|()| WriteOutcome::Yes),
             Line::End => break,
         };
         match written {
-            Ok(Written::Yes) => {}
-            Ok(Written::TooLong) => {
+            Ok(WriteOutcome::Yes) => {}
+            Ok(WriteOutcome::TooLong) => {
                 metrics.lost.inc();
             }
-            Ok(Written::Full) => {
+            Ok(WriteOutcome::Full) => {
                 metrics.lost.inc();
                 tracing::warn!(
                     path,
-                    "recording ends: the file has as many bytes as `max_bytes` allows; `max_files` above 1 goes on in another"
+                    "recording ends: the file has reached `max_bytes`; set `max_files` above 1 to continue in another file"
                 );
                 break;
             }

@@ -66,9 +66,9 @@ impl Service {
                     "{source}: the file is empty; to let every request pass, write `limits: []`"
                 ));
             }
-            let unexpanded = policy.unexpanded.clone();
-            logs::hide(&unexpanded);
-            self.put_in_force(policy).map_err(|error| unexpanded.hide(&error).into_owned())
+            let environment_values = policy.environment_values.clone();
+            logs::hide(&environment_values);
+            self.put_in_force(policy).map_err(|error| environment_values.hide(&error).into_owned())
         });
         match &result {
             Ok(reloaded) => {
@@ -91,7 +91,7 @@ impl Service {
         let resp_password = Password::new(policy.resp_password_file.as_deref())?;
         let before = self.engine.policy();
         let limits = policy.changes_from(&before).into_iter().map(|(limit, change)| {
-            let limit = before.unexpanded.as_written(policy.unexpanded.as_written(&limit));
+            let limit = before.environment_values.as_written(policy.environment_values.as_written(&limit));
             format!("limit `{limit}` {change}")
         });
         let sections =
@@ -107,7 +107,7 @@ impl Service {
         // The store stays the one that was opened, and limits have to be such as it can keep.
         let started = &self.reloader.started;
         let mut policy = Policy { store: started.store.clone(), ..policy };
-        policy.unexpanded.extend(started.unexpanded.clone());
+        policy.environment_values.extend(started.environment_values.clone());
         self.engine.reload(policy).map_err(|error| error.to_string())?;
         self.admin.replace(admin);
         self.resp_password.replace(resp_password);

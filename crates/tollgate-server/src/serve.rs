@@ -50,9 +50,9 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
     };
     logs::start(options);
     let policy = source.read()?;
-    let unexpanded = policy.unexpanded.clone();
-    logs::hide(&unexpanded);
-    run_policy(options, source, policy).map_err(|error| unexpanded.hide(&error).into_owned())
+    let environment_values = policy.environment_values.clone();
+    logs::hide(&environment_values);
+    run_policy(options, source, policy).map_err(|error| environment_values.hide(&error).into_owned())
 }
 
 fn run_policy(options: &Serve, source: Source, policy: Policy) -> Result<(), String> {
@@ -70,7 +70,7 @@ fn run_policy(options: &Serve, source: Source, policy: Policy) -> Result<(), Str
         }
     };
     let (mut warnings, started) = (policy.warnings(), policy.clone());
-    let unexpanded = policy.unexpanded.clone();
+    let environment_values = policy.environment_values.clone();
     if listen.grpc.is_none() && policy.limits.iter().any(|limit| limit.descriptor.is_some()) {
         warnings
             .push("there are limits by Envoy descriptors and no `listen.grpc`: Envoy cannot ask".to_owned());
@@ -87,7 +87,7 @@ fn run_policy(options: &Serve, source: Source, policy: Policy) -> Result<(), Str
             None => tracing::info!("the memory of keys is unlimited"),
         }
         for warning in warnings {
-            tracing::warn!("{}", unexpanded.hide_numbers(&warning));
+            tracing::warn!("{}", environment_values.hide_numbers(&warning));
         }
         serve(&service, options, listen, tls).await
     });
@@ -117,8 +117,11 @@ async fn serve(
         async move { _ = stopped.wait_for(|stopped| *stopped).await }
     };
     let connections = &service.connections;
-    let (max_connections, per_address) = (connections.max(), connections.max_per_address());
-    tracing::info!(max_connections, per_address, "connections are bounded");
+    tracing::info!(
+        max_connections = connections.max(),
+        max_connections_per_address = connections.max_per_address(),
+        "connections are bounded"
+    );
     let mut listeners = tokio::task::JoinSet::new();
     let urls = [("http", &http), ("grpc", &grpc), ("redis", &resp)]
         .map(|(scheme, listener)| announce(scheme, scheme, listener.as_ref()?, tls.is_some()));
@@ -233,7 +236,7 @@ fn announce_gateway(listener: &TcpListener, is_tls: bool, policy: &Policy) {
     announce("gateway", "http", listener, is_tls);
     if let Some(gateway) = &policy.gateway {
         let upstreams = gateway.upstreams.join(", ");
-        println!("  and carries requests from there to {}", policy.unexpanded.hide(&upstreams));
+        println!("  and carries requests from there to {}", policy.environment_values.hide(&upstreams));
     }
 }
 

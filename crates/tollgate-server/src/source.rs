@@ -53,8 +53,8 @@ impl Source {
         }
         let imported =
             Policy::read(Path::new("imported policy"), &imported).map_err(|faults| shown(&faults))?;
-        let unexpanded = policy.unexpanded.clone();
-        policy.with_limits_of(imported).map_err(|error| unexpanded.hide(&error).into_owned())
+        let environment_values = policy.environment_values.clone();
+        policy.with_limits_of(imported).map_err(|error| environment_values.hide(&error).into_owned())
     }
 
     /// How its files are now. None where the policy file is missing, as it is for a moment when it is replaced.

@@ -166,6 +166,11 @@ fn check_and_explain_show_the_text_of_the_file() {
     assert_hidden(&explained, "explain");
     assert!(explained.contains("${T_NAME}"), "{explained}");
 
+    let literal =
+        check("limits: [{ name: a, key: [], match: { path: '${T_PATH}' }, token_bucket: { rate: 1/s } }]");
+    assert!(literal.contains("note: `a`: `path` is compared as written"), "{literal}");
+    assert_hidden(&literal.to_lowercase(), "a note of check");
+
     // Each with a fault in an expanded value.
     for (policy, message) in [
         (

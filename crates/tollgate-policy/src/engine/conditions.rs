@@ -1,8 +1,8 @@
 //! Which requests something applies to, with attributes known by their place.
 
 use super::attributes::{NameId, Names, Values};
+use crate::environment_values::EnvironmentValues;
 use crate::policy::{Match, Pattern};
-use crate::unexpanded::Unexpanded;
 
 /// The conditions of a `match`, all of which must hold.
 #[derive(Debug)]
@@ -50,8 +50,13 @@ impl Condition {
     }
 
     /// Why it does not hold, in words.
-    pub(crate) fn why(&self, names: &Names, values: &Values<'_>, unexpanded: &Unexpanded) -> String {
-        let shown = |pattern: &Pattern| format!("`{}`", unexpanded.as_written(pattern.written()));
+    pub(crate) fn why(
+        &self,
+        names: &Names,
+        values: &Values<'_>,
+        environment_values: &EnvironmentValues,
+    ) -> String {
+        let shown = |pattern: &Pattern| format!("`{}`", environment_values.as_written(pattern.written()));
         let patterns: Vec<String> = self.patterns.iter().map(shown).collect();
         let (name, patterns) = (names.name(self.attribute), patterns.join(" or "));
         match values.get(self.attribute) {

@@ -96,16 +96,16 @@ impl<'a> Explanation<'a> {
         let tier_name = in_force.tier_name(standing.tier);
         let values = in_force.names.values(request.attributes, tier_name);
         let cost = request.cost.unwrap_or_else(|| in_force.cost(&values));
-        let unexpanded = &in_force.policy.unexpanded;
+        let environment_values = &in_force.policy.environment_values;
         let explain = |(place, limit): (u32, &'a LimitInForce)| {
             let (broken, denies) = (limit.conditions.broken(&values), limit.applies(&values));
             let is_described = limit.policy.descriptor.is_some();
             let applies = !is_described && broken.is_none() && denies.is_some();
             let missing = limit.missing(&values).map(|part| limit.policy.key[part].to_string());
-            let missing = missing.as_deref().map(|part| unexpanded.as_written(part));
+            let missing = missing.as_deref().map(|part| environment_values.as_written(part));
             let why = match (broken, missing) {
                 _ if is_described => "it applies to an Envoy descriptor, which only Envoy sends".to_owned(),
-                (Some(condition), _) => condition.why(&in_force.names, &values, unexpanded),
+                (Some(condition), _) => condition.why(&in_force.names, &values, environment_values),
                 (None, Some(part)) => match limit.policy.when_missing {
                     WhenMissing::Skip => {
                         format!("`{part}` of its key is missing, and it says `when_missing: skip`")

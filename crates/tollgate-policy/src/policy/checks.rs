@@ -88,26 +88,25 @@ impl Policy {
         warnings
     }
 
-    /// What is right as it is, and may not be what was meant. Nothing here is a reason to change a policy.
+    /// Hints about settings that are valid but may not be intended.
     pub fn notes(&self) -> Vec<String> {
         const SHOWN: usize = 5;
-        let literal = |limit: &'_ Limit| {
+        let is_literal = |limit: &&Limit| {
             let is_wide = limit.applies_to.ignores_case() && limit.applies_to.ignores_trailing_slash();
             let mut paths = limit.applies_to.patterns().filter(|(name, _)| *name == "path" && !is_wide);
-            let is_literal = |path: &&str| path.len() > 1 && !path.contains('*');
-            paths.find_map(|(_, mut patterns)| patterns.find(is_literal).map(str::to_owned))
+            paths.any(|(_, mut patterns)| patterns.any(|path| path.len() > 1 && !path.contains('*')))
         };
-        let literal: Vec<(&Limit, String)> =
-            self.limits.iter().filter_map(|limit| Some((limit, literal(limit)?))).collect();
-        let Some((_, path)) = literal.first() else { return Vec::new() };
-        let shown = literal.iter().take(SHOWN).map(|(limit, _)| limit.name.as_str());
+        let literal: Vec<&Limit> = self.limits.iter().filter(is_literal).collect();
+        if literal.is_empty() {
+            return Vec::new();
+        }
+        let shown = literal.iter().take(SHOWN).map(|limit| limit.name.as_str());
         let (names, more) = (quoted(shown), literal.len().saturating_sub(SHOWN));
         let more = if more > 0 { format!(" and {more} more limits") } else { String::new() };
-        let path = path.trim_end_matches('/');
+        // The example is always the same: a path of the policy may come from the environment.
         vec![format!(
-            "{names}{more}: paths are compared as written, so that `{path}/` and `{}` are other paths than `{path}`. Where your \
-             application serves them alike, write `match: {{ path: {path}, ignore_case: true, trailing_slash: any }}`",
-            path.to_uppercase()
+            "{names}{more}: `path` is compared as written. For example, `/login/` and `/LOGIN` do not match `/login`. If your \
+             application serves such paths alike, write `match: {{ path: /login, ignore_case: true, trailing_slash: any }}`"
         )]
     }
 

@@ -80,7 +80,9 @@ impl Match {
                 && conditions.iter().all(|condition| condition.attribute != "path")
             {
                 let fault = Fault::new(node.span.clone(), format!("`{key}` without a `path`"));
-                reader.fault(fault.help("it says how the `path` of the same `match` is compared"));
+                reader.fault(
+                    fault.help("it sets how the `path` of the same `match` is compared; add a `path`"),
+                );
             }
         }
         Self { conditions, path }
@@ -172,6 +174,10 @@ impl Pattern {
         let header = attribute.strip_prefix("header.");
         match attribute {
             "path" if path != PathForm::default() => Self::path(written, path),
+            // Requests have it in capitals; what callers of the API send is compared in any case.
+            "method" if written.bytes().any(|byte| byte.is_ascii_lowercase()) => {
+                Self::path(written, PathForm { ignore_case: true, any_slash: false })
+            }
             _ if is_host_attribute(attribute) => Self::host(written),
             _ if header.is_some_and(|name| name.eq_ignore_ascii_case("authorization")) => {
                 let (scheme, rest) = written.split_at(written.find([' ', '*']).unwrap_or(0));

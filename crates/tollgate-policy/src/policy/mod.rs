@@ -26,10 +26,10 @@ pub use self::settings::{
     AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, XRateLimit,
 };
 pub use self::store::{MaxBytes, Memory, Redis, RedisTls, Sentinel, StoreSettings};
+use crate::environment_values::EnvironmentValues;
 use crate::fault::{Fault, Faults};
 use crate::keys;
 use crate::reader::{Reader, Section, nearest, quoted};
-use crate::unexpanded::Unexpanded;
 use crate::yaml::{self, Node};
 
 /// Limits, and all that goes with them. By default there is none, and every request passes.
@@ -72,7 +72,7 @@ pub struct Policy {
     /// Where decisions are written to.
     pub record: Option<Record>,
     /// Values that came from the environment, which are not shown.
-    pub unexpanded: Unexpanded,
+    pub environment_values: EnvironmentValues,
 }
 
 /// A class of tenants.
@@ -136,10 +136,10 @@ impl Policy {
         let node = yaml::parse(source).map_err(|fault| faults(vec![fault]))?;
         let reader = Reader::new(environment);
         let policy = Self::from_node(&reader, &node, file);
-        let unexpanded = reader.unexpanded();
+        let environment_values = reader.environment_values();
         let found = reader.into_faults();
         match policy {
-            Some(policy) if found.is_empty() => Ok(Self { unexpanded, ..policy }),
+            Some(policy) if found.is_empty() => Ok(Self { environment_values, ..policy }),
             _ => Err(faults(found)),
         }
     }
@@ -171,7 +171,7 @@ impl Policy {
             gateway: get("gateway").and_then(|node| Gateway::read(reader, node)),
             adaptive_rates: get("adaptive_rates").and_then(|node| AdaptiveRates::read(reader, node)),
             record: get("record").and_then(|node| Record::read(reader, node, file)),
-            unexpanded: Unexpanded::default(),
+            environment_values: EnvironmentValues::default(),
             tiers,
             default_tier,
             limits,
@@ -294,7 +294,7 @@ impl Policy {
         {
             return Err(format!("two limits are called `{name}`: rename the one in the policy file"));
         }
-        self.unexpanded.extend(other.unexpanded);
+        self.environment_values.extend(other.environment_values);
         self.limits.append(&mut other.limits);
         self.descriptors.append(&mut other.descriptors);
         let of_limits = self.limits.iter().filter_map(|limit| limit.descriptor.as_ref());

@@ -38,7 +38,7 @@ impl Listen {
             };
             section.get(key).and_then(|node| reader.read(node, parse))
         };
-        let count = |key: &str| section.get(key).and_then(|node| reader.positive(node, key));
+        let count = |key: &str| section.get(key).and_then(|node| reader.positive(node, &format!("`{key}`")));
         let listen = Self {
             http: address("http"),
             grpc: address("grpc"),

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use super::RequestFault;
 
 /// The headers that a policy reads. One pass over the lines of a request finds all of them; its cost does not depend on how many
-/// there are, but for a binary search at names of the same length.
+/// there are, except for a binary search at names of the same length.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderTable {
     headers: Vec<ReadHeader>, // by length, then by name
@@ -64,7 +64,7 @@ impl HeaderTable {
         self.headers.iter()
     }
 
-    /// The header that a name is read as, by its place, also if the name has `_` for `-`.
+    /// The header that a name is read as, by its place, also if the name differs in punctuation.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<(usize, &ReadHeader)> {
         if self.lengths & Self::bit(name.len()) == 0 {

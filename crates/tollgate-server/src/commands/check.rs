@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use tollgate_policy::{EngineError, Gateway, KeyPart, Limit, Policy, Slots, StoreSettings, Unexpanded};
+use tollgate_policy::{
+    EngineError, EnvironmentValues, Gateway, KeyPart, Limit, Policy, Slots, StoreSettings,
+};
 use tollgate_redis::RedisStore;
 
 use super::table;
@@ -10,13 +12,13 @@ use crate::source::read_policy;
 
 pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     let policy = read_policy(file)?;
-    let unexpanded = &policy.unexpanded;
+    let environment_values = &policy.environment_values;
     let before = against.map(read_policy).transpose()?;
     let refused = store_faults(&policy);
     if !refused.is_empty() {
         return Err(refused
             .iter()
-            .map(|why| format!("{}: {}", file.display(), unexpanded.hide_numbers(why)))
+            .map(|why| format!("{}: {}", file.display(), environment_values.hide_numbers(why)))
             .collect::<Vec<_>>()
             .join("\n"));
     }
@@ -24,26 +26,26 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     println!();
     println!("{}: {}", file.display(), summary(&policy));
     if let Some(gateway) = &policy.gateway {
-        println!("{}", unexpanded.hide(&carries(gateway)));
+        println!("{}", environment_values.hide(&carries(gateway)));
     }
     for warning in policy.warnings() {
-        println!("warning: {}", unexpanded.hide_numbers(&warning));
+        println!("warning: {}", environment_values.hide_numbers(&warning));
     }
     let tls = policy.tls.iter().flat_map(|tls| [&tls.cert_file, &tls.key_file]);
     for file in policy.admin_token_file.iter().chain(tls) {
         if let Err(error) = std::fs::metadata(file) {
-            println!("warning: {}: {error}: `tollgate serve` needs it", unexpanded.hide(file));
+            println!("warning: {}: {error}: `tollgate serve` needs it", environment_values.hide(file));
         }
     }
     for missing in policy.not_built() {
         println!("warning: {missing} is not built yet: `tollgate serve` refuses it");
     }
     for note in policy.notes() {
-        println!("note: {}", unexpanded.hide(&note));
+        println!("note: {}", environment_values.hide(&note));
     }
     if let Some(before) = before {
         for (limit, change) in policy.changes_from(&before) {
-            let limit = before.unexpanded.as_written(unexpanded.as_written(&limit));
+            let limit = before.environment_values.as_written(environment_values.as_written(&limit));
             println!("limit `{limit}` {change}");
         }
         for name in policy.sections_changed_from(&before) {
@@ -78,15 +80,15 @@ fn store_faults(policy: &Policy) -> Vec<String> {
 
 fn rows(policy: &Policy) -> Vec<Vec<String>> {
     let mut rows = vec![["LIMIT", "ALGORITHM", "NUMBERS", "KEY", "MATCH"].map(str::to_owned).to_vec()];
-    let unexpanded = &policy.unexpanded;
+    let environment_values = &policy.environment_values;
     for limit in &policy.limits {
         let shadow = if limit.shadow { " (shadow)" } else { "" };
         rows.push(vec![
-            format!("{}{shadow}", unexpanded.as_written(&limit.name)),
+            format!("{}{shadow}", environment_values.as_written(&limit.name)),
             limit.algorithm_name().to_owned(),
             numbers(limit, None),
-            key(limit, unexpanded),
-            matches(limit, unexpanded),
+            key(limit, environment_values),
+            matches(limit, environment_values),
         ]);
         let mut tiers: Vec<&String> = limit.tiers.keys().collect();
         tiers.sort_unstable();
@@ -120,20 +122,20 @@ fn joined(numbers: Vec<(&'static str, String)>) -> String {
     numbers.join(", ")
 }
 
-fn key(limit: &Limit, unexpanded: &Unexpanded) -> String {
+fn key(limit: &Limit, environment_values: &EnvironmentValues) -> String {
     match limit.key.as_slice() {
         [] if limit.has_keys() => "values of the descriptor".to_owned(),
         [] => "one for everybody".to_owned(),
         parts => {
-            let shown = |part: &KeyPart| unexpanded.as_written(&part.to_string()).to_owned();
+            let shown = |part: &KeyPart| environment_values.as_written(&part.to_string()).to_owned();
             parts.iter().map(shown).collect::<Vec<_>>().join(", ")
         }
     }
 }
 
-fn matches(limit: &Limit, unexpanded: &Unexpanded) -> String {
+fn matches(limit: &Limit, environment_values: &EnvironmentValues) -> String {
     if let Some(descriptor) = &limit.descriptor {
-        return unexpanded.hide(&format!("descriptor {descriptor}")).into_owned();
+        return environment_values.hide(&format!("descriptor {descriptor}")).into_owned();
     }
     let any_case = limit.applies_to.ignores_case().then_some(" in any case");
     let any_slash =
@@ -145,7 +147,7 @@ fn matches(limit: &Limit, unexpanded: &Unexpanded) -> String {
     let patterns = limit.applies_to.patterns();
     let conditions: Vec<String> = patterns
         .map(|(attribute, patterns)| {
-            condition(attribute, patterns.map(|pattern| unexpanded.as_written(pattern)).collect())
+            condition(attribute, patterns.map(|pattern| environment_values.as_written(pattern)).collect())
         })
         .collect();
     if conditions.is_empty() { "every request".to_owned() } else { conditions.join(", ") }

@@ -10,7 +10,7 @@ use crate::source::read_policy;
 
 pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)]) -> Result<(), String> {
     // What is not built has no part in what limits say.
-    let Policy { limits, tiers, default_tier, tenants, costs, adaptive_rates, unexpanded, .. } =
+    let Policy { limits, tiers, default_tier, tenants, costs, adaptive_rates, environment_values, .. } =
         read_policy(file)?;
     let policy = Policy {
         limits,
@@ -19,7 +19,7 @@ pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)
         tenants,
         costs,
         adaptive_rates,
-        unexpanded,
+        environment_values,
         ..Policy::default()
     };
     let engine = Engine::new(policy).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -40,7 +40,7 @@ pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)
             (false, _) => "no",
         };
         let would = if limit.applies { would(limit) } else { String::new() };
-        let name = policy.unexpanded.as_written(&limit.limit.name).to_owned();
+        let name = policy.environment_values.as_written(&limit.limit.name).to_owned();
         rows.push(vec![name, applies.to_owned(), would, why(limit, explanation.tier)]);
     }
     print!("{}", table(&rows));

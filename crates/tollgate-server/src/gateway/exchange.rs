@@ -14,7 +14,7 @@ use super::forward::{self, Carried, Peer, Sender};
 use super::front::{BodyError, Front, read_ahead, unless_gone};
 use super::h1::{Framing, Kind, Lines, Timer};
 use super::metrics::{Ended, SlowClient, UpstreamError};
-use super::pressure::Client;
+use super::pressure::ClientId;
 use super::refusal::Refusal;
 use super::slots::{Ask, Taken};
 use super::upstream::{AnswerBody, Answered, Call, CallError, Connected, InFlight, call};
@@ -90,14 +90,14 @@ struct Passed {
     weight: Weight,
     cost: u64,
     head: Vec<u8>, // as the application gets it
-    client: Client,
+    client: ClientId,
 }
 
 /// A request on its way to the application.
 #[derive(Clone, Copy)]
 struct Outgoing<'p> {
     head: &'p [u8],
-    client: Client,
+    client: ClientId,
 }
 
 impl Gateway {
@@ -314,7 +314,7 @@ fn denied(policy: &Policy, verdict: &Verdict<'_>, method: &Method) -> Reply {
     Reply { told, ..Refusal { status, headers: HeaderMap::new(), body }.into() }
 }
 
-/// Whether a status says that the application, or what it stands on, could not answer. Others, such as 500 and 501, a client can provoke.
+/// Whether a status means that the application or a service behind it could not answer. A client can provoke others, such as 500 and 501.
 const fn is_failure(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }

@@ -1,5 +1,5 @@
-//! Speaks HTTP/2 with a client. The `h2` crate does the frames; a task for each stream does the rest, so that a client which gives no
-//! window is seen by the task and not by a body that nobody polls.
+//! Speaks HTTP/2 with a client. The `h2` crate reads and writes frames. A task per stream watches the client, so that a client that gives
+//! no window is noticed although its body is not polled.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -27,7 +27,7 @@ use super::metrics::{Ended, SlowClient};
 use super::progress::{Progress, ReadWatch};
 use super::refusal::Refusal;
 use crate::connections::Activity;
-use crate::http2::{Due, Upkeep};
+use crate::http2::{Upkeep, UpkeepAction};
 use crate::listener::Connection;
 
 /// The most requests of one client at once.
@@ -80,9 +80,9 @@ pub(super) async fn serve<S>(
                 });
             }
             due = upkeep.due(activity) => match due {
-                Due::Drop => return,
-                Due::GoAway if is_stopping => {}
-                Due::GoAway => {
+                UpkeepAction::Drop => return,
+                UpkeepAction::GoAway if is_stopping => {}
+                UpkeepAction::GoAway => {
                     is_stopping = true;
                     served.graceful_shutdown();
                 }
@@ -136,7 +136,7 @@ async fn answer(
     };
     let mut watch = ReadWatch::new(behind.settings.timeouts.download);
     let sent = stream.send(&head.method, reply, &mut watch).await;
-    if let Err(Unsent::TooSlow) = sent {
+    if let Err(SendError::TooSlow) = sent {
         gateway.metrics.slow_client(SlowClient::download);
     }
 }
@@ -201,7 +201,7 @@ struct Stream {
 }
 
 /// Why an answer was not sent to its end.
-enum Unsent {
+enum SendError {
     /// The client has reset the stream, or is gone.
     Gone,
     /// The application broke off.
@@ -210,7 +210,7 @@ enum Unsent {
     TooSlow,
 }
 
-impl From<h2::Error> for Unsent {
+impl From<h2::Error> for SendError {
     fn from(_: h2::Error) -> Self {
         Self::Gone
     }
@@ -245,7 +245,7 @@ impl Stream {
     }
 
     /// Sends an answer as the client takes it.
-    async fn send(&mut self, method: &Method, reply: Reply, watch: &mut ReadWatch) -> Result<(), Unsent> {
+    async fn send(&mut self, method: &Method, reply: Reply, watch: &mut ReadWatch) -> Result<(), SendError> {
         let Reply { status, headers, told, framing, mut body, mut held } = reply;
         if let (ReplyBody::Full(bytes), Method::HEAD) = (&mut body, method.clone()) {
             bytes.clear();
@@ -267,9 +267,9 @@ impl Stream {
         .await;
         match result {
             Ok(()) => {}
-            Err(Unsent::TooSlow) => sender.send_reset(Reason::CANCEL),
-            Err(Unsent::Broken) => sender.send_reset(Reason::INTERNAL_ERROR),
-            Err(Unsent::Gone) => {}
+            Err(SendError::TooSlow) => sender.send_reset(Reason::CANCEL),
+            Err(SendError::Broken) => sender.send_reset(Reason::INTERNAL_ERROR),
+            Err(SendError::Gone) => {}
         }
         drop(held);
         result
@@ -284,16 +284,16 @@ impl Stream {
         held: &mut Held,
         waiting: &mut BytesMut,
         watch: &mut ReadWatch,
-    ) -> Poll<Result<(), Unsent>> {
+    ) -> Poll<Result<(), SendError>> {
         loop {
             if let ReplyBody::Upstream(body) = body {
-                body.poll_request(context, self).map_err(|_| Unsent::Broken)?;
+                body.poll_request(context, self).map_err(|_| SendError::Broken)?;
             }
             while waiting.len() < SEND && !is_done(body) {
                 match poll_piece(body, context) {
                     Poll::Pending => break,
                     Poll::Ready(Ok(piece)) => waiting.extend_from_slice(&piece.unwrap_or_default()),
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Unsent::Broken)),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(SendError::Broken)),
                 }
             }
             if is_done(body) {
@@ -305,16 +305,16 @@ impl Stream {
                     sender.send_data(Bytes::new(), true)?;
                     return Poll::Ready(Ok(()));
                 }
-                return sender.poll_reset(context).map(|_| Err(Unsent::Gone));
+                return sender.poll_reset(context).map(|_| Err(SendError::Gone));
             }
             sender.reserve_capacity(waiting.len());
             let capacity = match sender.capacity() {
                 0 => match sender.poll_capacity(context) {
                     Poll::Ready(Some(capacity)) => capacity?,
-                    Poll::Ready(None) => return Poll::Ready(Err(Unsent::Gone)),
+                    Poll::Ready(None) => return Poll::Ready(Err(SendError::Gone)),
                     Poll::Pending => {
                         if watch.poll_too_slow(context).is_ready() {
-                            return Poll::Ready(Err(Unsent::TooSlow));
+                            return Poll::Ready(Err(SendError::TooSlow));
                         }
                         return Poll::Pending;
                     }

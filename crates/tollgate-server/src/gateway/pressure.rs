@@ -9,7 +9,7 @@ use tollgate::Nanos;
 use tollgate::adaptive::Load;
 use tollgate_policy::AdaptiveRates;
 
-use crate::connections::of_one_peer;
+use crate::connections::peer_network;
 
 /// How often the load is told.
 pub(super) const EVERY: Duration = Duration::from_millis(250);
@@ -43,7 +43,7 @@ const WELL: u64 = 50;
 
 /// A client, as far as clients are told apart here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Client(usize);
+pub(super) struct ClientId(usize);
 
 impl Pressure {
     pub(super) fn new() -> Self {
@@ -71,16 +71,16 @@ impl Pressure {
     }
 
     /// Which client a request is from: its tenant, or else its address.
-    pub(super) fn client(&self, tenant: Option<&str>, address: IpAddr) -> Client {
+    pub(super) fn client(&self, tenant: Option<&str>, address: IpAddr) -> ClientId {
         let hash = match tenant {
             Some(tenant) => self.hasher.hash_one(tenant),
-            None => self.hasher.hash_one(of_one_peer(address)),
+            None => self.hasher.hash_one(peer_network(address)),
         };
-        Client(hash as usize % CLIENTS)
+        ClientId(hash as usize % CLIENTS)
     }
 
     /// The application has answered a client, or has failed to.
-    pub(super) fn answered(&self, client: Client, is_error: bool) {
+    pub(super) fn answered(&self, client: ClientId, is_error: bool) {
         let Answers { all, errors } = &self.answers[client.0];
         all.fetch_add(1, Ordering::Relaxed);
         if is_error {

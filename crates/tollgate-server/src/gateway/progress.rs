@@ -52,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// The client need not be any faster from now on.
+    /// Stops measuring the client.
     pub(super) const fn release(&mut self) {
         self.min_rate = None;
         self.since = None;

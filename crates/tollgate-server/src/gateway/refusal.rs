@@ -81,7 +81,7 @@ impl Refusal {
             }
             CallError::Body(BodyError::TooSlow) => (
                 StatusCode::REQUEST_TIMEOUT,
-                "The body of the request came too slowly: the gateway asks for a least average rate.",
+                "The body of the request came too slowly. The gateway requires a minimum average rate.",
             ),
             CallError::Body(BodyError::Gone) | CallError::Gone => return None,
         };

@@ -28,7 +28,7 @@ use super::generated::envoy::service::ratelimit::v3::rate_limit_service_server::
 use super::health::Health;
 use super::message;
 use crate::connections::Activity;
-use crate::http2::{Due, Upkeep};
+use crate::http2::{Upkeep, UpkeepAction};
 use crate::listener::{Connection, Speak};
 use crate::service::Service;
 
@@ -125,7 +125,7 @@ impl<R: ServerReflection> Speak for Grpc<R> {
             let next = poll_fn(|context| poll_calls(&mut connection, &mut calls, context));
             let (goes_on, is_due) = tokio::select! {
                 goes_on = next => (goes_on, false),
-                due = upkeep.due(&activity) => (due != Due::Drop, true),
+                due = upkeep.due(&activity) => (due != UpkeepAction::Drop, true),
                 () = &mut stop, if !is_stopping => (true, true),
             };
             if is_due && !is_stopping {

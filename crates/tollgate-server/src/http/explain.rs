@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
 use serde_json::{Value, json};
-use tollgate_policy::{Explained, Request as Asked, Seconds, Unexpanded};
+use tollgate_policy::{EnvironmentValues, Explained, Request as Asked, Seconds};
 
 use super::json::{self, Check};
 use super::{Answer, reply};
@@ -20,14 +20,14 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     let asked = Asked { attributes: &attributes, cost: check.cost };
     let explanation = policy.look_into(&asked, service.engine.clock().now()).await?;
     let limits: Vec<Value> =
-        explanation.limits.iter().map(|limit| explained(limit, &policy.unexpanded)).collect();
+        explanation.limits.iter().map(|limit| explained(limit, &policy.environment_values)).collect();
     Ok(reply(&json!({ "tier": explanation.tier, "cost": explanation.cost, "limits": limits })))
 }
 
-fn explained(limit: &Explained<'_>, unexpanded: &Unexpanded) -> Value {
+fn explained(limit: &Explained<'_>, environment_values: &EnvironmentValues) -> Value {
     let Explained { limit: policy, applies, why, key, capacity, decision, .. } = limit;
     let mut told = json!({
-        "name": unexpanded.as_written(&policy.name),
+        "name": environment_values.as_written(&policy.name),
         "applies": applies,
         "why": why,
         "key": key,

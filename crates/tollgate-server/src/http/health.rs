@@ -41,7 +41,7 @@ pub(super) async fn ready(State(service): State<Arc<Service>>, RawQuery(query): 
         None => "memory".to_owned(),
         Some(_) => {
             let shards = shards.iter().map(told).collect::<Vec<_>>().join(", ");
-            service.engine.policy().unexpanded.hide(&shards).into_owned()
+            service.engine.policy().environment_values.hide(&shards).into_owned()
         }
     };
     let listeners = if service.is_draining() { "draining" } else { "ok" };

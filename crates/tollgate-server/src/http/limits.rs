@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
-use tollgate_policy::{Limit, Policy, Unexpanded};
+use tollgate_policy::{EnvironmentValues, Limit, Policy};
 
 use super::reply;
 use crate::service::Service;
@@ -13,14 +13,14 @@ use crate::service::Service;
 pub(super) async fn handle(State(service): State<Arc<Service>>) -> Response {
     let policy = service.engine.policy();
     let limits: Vec<Value> =
-        policy.limits.iter().map(|limit| shown_limit(limit, &policy.unexpanded)).collect();
+        policy.limits.iter().map(|limit| shown_limit(limit, &policy.environment_values)).collect();
     reply(
-        &json!({ "limits": limits, "tiers": tiers(&policy), "default_tier": policy.default_tier.as_deref().map(|tier| policy.unexpanded.as_written(tier)) }),
+        &json!({ "limits": limits, "tiers": tiers(&policy), "default_tier": policy.default_tier.as_deref().map(|tier| policy.environment_values.as_written(tier)) }),
     )
 }
 
-fn shown_limit(limit: &Limit, unexpanded: &Unexpanded) -> Value {
-    let shown = |value: &str| unexpanded.as_written(value).to_owned();
+fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {
+    let shown = |value: &str| environment_values.as_written(value).to_owned();
     let tiers: Map<String, Value> =
         limit.tiers.keys().map(|tier| (tier.clone(), numbers(limit, Some(tier)))).collect();
     let matches: Map<String, Value> = limit
@@ -35,7 +35,9 @@ fn shown_limit(limit: &Limit, unexpanded: &Unexpanded) -> Value {
         "capacity": (!limit.has_numbers_from_environment()).then(|| limit.rule.capacity()),
         "key": limit.key.iter().map(|part| shown(&part.to_string())).collect::<Vec<_>>(),
         "match": matches,
-        "descriptor": limit.descriptor.as_ref().map(|of| unexpanded.hide(&of.to_string()).into_owned()),
+        "ignore_case": limit.applies_to.ignores_case(),
+        "trailing_slash": if limit.applies_to.ignores_trailing_slash() { "any" } else { "exact" },
+        "descriptor": limit.descriptor.as_ref().map(|of| environment_values.hide(&of.to_string()).into_owned()),
         "shadow": limit.shadow,
         "tiers": tiers,
     })
@@ -52,7 +54,7 @@ fn numbers(limit: &Limit, tier: Option<&str>) -> Value {
 
 fn tiers(policy: &Policy) -> Value {
     let tier = |(name, tier): (&String, &tollgate_policy::Tier)| {
-        let written = |key: &str| policy.unexpanded.number(&format!("tiers.{name}.{key}"));
+        let written = |key: &str| policy.environment_values.number(&format!("tiers.{name}.{key}"));
         let weight = written("weight").map_or_else(|| json!(tier.weight.get()), |written| json!(written));
         let shed = written("shed").map_or_else(|| json!(tier.shed), |written| json!(written));
         (name.clone(), json!({ "weight": weight, "shed": shed }))

@@ -7,9 +7,9 @@ use parking_lot::RwLock;
 use tollgate::{KeyedLimiter, Rate, Timestamp, TokenBucket};
 
 use crate::admin::same;
-use crate::connections::of_one_peer;
+use crate::connections::peer_network;
 
-/// Failed attempts that one address has: so many at once, and so many in a minute.
+/// Failed attempts per address: at once, and per minute.
 const ATTEMPTS: u32 = 20;
 const ATTEMPTS_PER_MINUTE: u32 = 10;
 
@@ -57,7 +57,7 @@ impl Password {
     /// Whether this is it; anything is where there is none. A failure is charged to the address.
     pub(super) fn attempt(&self, given: &[u8], peer: IpAddr, now: Timestamp) -> Attempt {
         let Some(password) = &*self.password.read() else { return Attempt::Right };
-        let address = of_one_peer(peer);
+        let address = peer_network(peer);
         let attempt = self.attempts.ask(&address);
         let decision = attempt.check_at(now);
         if let Some(retry_after) = decision.retry_after() {

@@ -3,6 +3,8 @@
 use super::application::application;
 use super::backend::Backend;
 use super::running::Gateway;
+use crate::service::json_of;
+use serde_json::json;
 
 #[test]
 fn a_path_with_detours_is_refused() {
@@ -221,6 +223,14 @@ fn a_path_matches_in_any_case_and_with_a_slash_at_its_end_where_the_policy_says_
   - { name: exact, key: [], match: { path: /login }, token_bucket: { rate: 1/hour, burst: 100 } }
   - { name: wide, key: [], match: { path: [/Login, /export/*], ignore_case: true, trailing_slash: any }, token_bucket: { rate: 1/hour, burst: 50 } }";
     let gateway = Gateway::start(&backend, "", policy);
+    let limits = json_of(&gateway.service.connect().get("/v1/limits"));
+    assert_eq!(
+        [0, 1].map(|limit| (
+            &limits["limits"][limit]["ignore_case"],
+            &limits["limits"][limit]["trailing_slash"]
+        )),
+        [(&json!(false), &json!("exact")), (&json!(true), &json!("any"))]
+    );
     for (path, limits) in [
         ("/login", &["exact", "wide"][..]),
         ("/login/", &["wide"]),

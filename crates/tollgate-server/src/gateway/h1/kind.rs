@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     HopByHop,
     /// Where programs look for the client's address. The gateway writes these itself.
     ClientAddress,
-    /// What else a proxy tells of the original request.
+    /// Other headers in which a proxy describes the original request.
     ByProxies,
     /// Read by some as one of the above: programs that make variables of headers read `Content_Length` as `Content-Length`.
     Disguised,
@@ -64,9 +64,15 @@ impl Kind {
 
 fn is_client_address(name: &[u8]) -> bool {
     let known: &[&str] = match name.first() {
-        Some(b'x' | b'X') => {
-            &["x-forwarded-for", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-forwarded"]
-        }
+        Some(b'x' | b'X') => &[
+            "x-forwarded-for",
+            "x-real-ip",
+            "x-client-ip",
+            "x-cluster-client-ip",
+            "x-forwarded",
+            "x-appengine-user-ip",
+        ],
+        Some(b'f' | b'F') => &["forwarded-for", "fastly-client-ip"],
         Some(b'c' | b'C') => &["client-ip", "cf-connecting-ip"],
         Some(b't' | b'T') => &["true-client-ip"],
         _ => &[],
@@ -78,12 +84,8 @@ fn is_told_by_proxies(name: &[u8]) -> bool {
     let begins = |known: &str| name.len() > known.len() && reads_as(&name[..known.len()], known);
     match name.first() {
         Some(b'x' | b'X') => {
-            begins("x-forwarded-")
-                || begins("x-original-")
-                || reads_as(name, "x-rewrite-url")
-                || reads_as(name, "x-appengine-user-ip")
+            begins("x-forwarded-") || begins("x-original-") || reads_as(name, "x-rewrite-url")
         }
-        Some(b'f' | b'F') => reads_as(name, "forwarded-for") || reads_as(name, "fastly-client-ip"),
         _ => false,
     }
 }

@@ -528,7 +528,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Front for Client<S> {
 
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let wanted = self.body.left().map_or(0, |left| left.min(READ_AHEAD as u64));
-        // A client that waits for a word gets it when the application takes the body.
+        // A client that waits for `100 Continue` gets it when the application takes the body.
         while !self.wants_continue && (self.io.buffer.len() as u64) < wanted {
             match self.poll_fill(context) {
                 Poll::Ready(Some(())) => {}

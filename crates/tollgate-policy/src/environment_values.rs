@@ -52,12 +52,12 @@ fn authority(url: &str) -> Option<String> {
 ///
 /// let file = "limits: [{ name: a, key: [], match: { path: '/${PLACE}/*' }, token_bucket: { rate: 1/s } }]";
 /// let policy = Policy::read_with(Path::new("tollgate.yaml"), file, &|_| Some("hidden".into()))?;
-/// assert_eq!(policy.unexpanded.as_written("/hidden/*"), "/${PLACE}/*");
-/// assert_eq!(policy.unexpanded.hide("what is in /hidden/* is slow"), "what is in /${PLACE}/* is slow");
+/// assert_eq!(policy.environment_values.as_written("/hidden/*"), "/${PLACE}/*");
+/// assert_eq!(policy.environment_values.hide("what is in /hidden/* is slow"), "what is in /${PLACE}/* is slow");
 /// # Ok::<(), tollgate_policy::Faults>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unexpanded {
+pub struct EnvironmentValues {
     written: HashMap<String, String>,         // by value
     numbers: HashMap<String, String>,         // by the key of the file, such as `tiers.pro.weight`
     texts: Vec<(String, String)>,             // values that are hidden in any text, the longest first
@@ -67,7 +67,7 @@ pub struct Unexpanded {
 /// Shorter values stay in texts such as lines of a log, which would be unreadable without them.
 const SHORTEST_HIDDEN: usize = 3;
 
-impl Unexpanded {
+impl EnvironmentValues {
     pub(crate) fn new(expansions: &[Expansion], numbers: HashMap<String, String>) -> Self {
         let texts = || expansions.iter().filter(|expansion| !expansion.is_quantity);
         let long = |(value, _): &(String, &str)| value.len() >= SHORTEST_HIDDEN;
@@ -190,7 +190,7 @@ mod tests {
             parts: vec![(value.to_owned(), written.to_owned())],
             is_quantity,
         };
-        let unexpanded = Unexpanded::new(
+        let environment_values = EnvironmentValues::new(
             &[
                 expansion(url, "${URL}", false),
                 expansion("prod", "${STAGE}", false),
@@ -208,9 +208,9 @@ mod tests {
             ("42 in ü", "42 in ü"),
             ("", ""),
         ] {
-            assert_eq!(unexpanded.hide(text), expected);
+            assert_eq!(environment_values.hide(text), expected);
         }
-        assert_eq!(unexpanded.hide_numbers("holds 42 of 420"), "holds ${N} of 420");
-        assert_eq!(unexpanded.hide_numbers("a burst of 5000"), "a burst of ${RATE}");
+        assert_eq!(environment_values.hide_numbers("holds 42 of 420"), "holds ${N} of 420");
+        assert_eq!(environment_values.hide_numbers("a burst of 5000"), "a burst of ${RATE}");
     }
 }
