@@ -476,12 +476,12 @@ pub(crate) const TIMEOUTS: &[Key] = &[
     key(
         "idle",
         Time,
-        "For the next request of a client, and for each piece of a body. While `min_upload_rate` applies, `grace` ends a longer pause. Default: `60s`.",
+        "For the next request of a client, and for each piece of a body. While `min_upload_rate` applies, a client that is too slow on average has less. Default: `60s`.",
     ),
     key(
         "grace",
         Time,
-        "How long a client may send or read nothing. A client below `min_upload_rate` or `min_download_rate` uses this time up gradually. Default: `20s`.",
+        "How long a client may send or read nothing at first. A client below `min_upload_rate` or `min_download_rate` uses this time up gradually. Default: `10s`.",
     ),
     key(
         "min_upload_rate",

@@ -40,14 +40,14 @@ pub struct Timeouts {
 /// The least average rate at which a client moves bytes, while it is the client that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinRate {
-    /// How long a client may move nothing.
+    /// How long a client may move nothing at first.
     pub grace: Duration,
     /// Never zero.
     pub bytes_per_second: u64,
 }
 
 impl MinRate {
-    const GRACE: Duration = Duration::from_secs(20);
+    const GRACE: Duration = Duration::from_secs(10);
     const UPLOAD: u64 = 4 << 10;
     const DOWNLOAD: u64 = 16 << 10;
 }
