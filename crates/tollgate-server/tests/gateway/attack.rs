@@ -1,7 +1,7 @@
 //! Hostile clients of every kind at once: zero windows, slow bodies, slow readers, idle connections. An honest client is served all the same.
 //!
 //! The figures in `docs/benchmarks.md` are what this prints:
-//! `TOLLGATE_LONG=1 cargo test --release -p tollgate-server --test integration gateway::attack -- --nocapture`.
+//! `cargo test --package tollgate-server --test integration gateway::attack -- --nocapture`.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
