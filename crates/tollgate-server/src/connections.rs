@@ -97,9 +97,12 @@ impl Connections {
     ) -> Result<ConnectionGuard, ConnectionRefusal> {
         let mut result = self.try_admit(peer, is_exempt);
         if matches!(result, Err(ConnectionRefusal::Total)) {
-            let freed = self.freed.notified();
             self.close_idle();
-            if tokio::time::timeout(WAIT, freed).await.is_ok() {
+            let until = tokio::time::Instant::now() + WAIT;
+            // A connection may have ended before this one came: the first sign of one says nothing.
+            while matches!(result, Err(ConnectionRefusal::Total))
+                && tokio::time::timeout_at(until, self.freed.notified()).await.is_ok()
+            {
                 result = self.try_admit(peer, is_exempt);
             }
         }
@@ -220,8 +223,13 @@ impl Activity {
         self.last.store(self.connections.seconds.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
+    /// How many requests are under way.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight.load(Ordering::Relaxed) == 0
+        self.in_flight() == 0
     }
 
     /// How many requests have begun so far, in a number that wraps.
@@ -349,6 +357,24 @@ mod tests {
         assert!(!newest.activity.is_closing.load(Ordering::Relaxed));
         assert!(!busy.activity.is_closing.load(Ordering::Relaxed));
         assert_eq!(connections.closed_idle.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_ended_before_do_not_end_the_wait() {
+        let connections = connections(2, 10);
+        let peer = address("192.0.2.1");
+        let idle = connections.admit(peer, false).await.unwrap();
+        drop(connections.admit(peer, false).await.unwrap());
+        let other = connections.admit(peer, false).await.unwrap();
+        let _in_flight = other.activity.begin();
+        let asked = Arc::clone(&idle.activity);
+        let closes = async {
+            asked.closing().await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(idle);
+        };
+        let (admitted, ()) = tokio::join!(connections.admit(peer, false), closes);
+        assert!(admitted.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,6 +19,17 @@ const PING: Duration = Duration::from_secs(30);
 /// time.
 const STEPS: u32 = 4;
 
+/// How long a client has to close a connection without a stream, after GOAWAY.
+const GOING_AWAY: Duration = Duration::from_millis(100);
+
+/// Waits for the next tick, for ever where there is none.
+async fn tick(interval: &mut Option<Interval>) {
+    match interval {
+        Some(interval) => _ = interval.tick().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Watches over one connection.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
@@ -27,7 +38,8 @@ pub(crate) struct Upkeep {
     ping: Interval,
     step: Interval,
     idle_steps: u32,
-    begun: u32, // requests at the last step
+    begun: u32,             // requests at the last step
+    ends: Option<Interval>, // after GOAWAY, when to look whether the connection can be dropped
 }
 
 /// What is to be done.
@@ -56,7 +68,14 @@ impl Upkeep {
             step: every((idle / STEPS).max(Duration::from_millis(1))),
             idle_steps: 0,
             begun: 0,
+            ends: None,
         }
+    }
+
+    /// GOAWAY has been sent. The connection is dropped as soon as it has no stream, and not when its client says so: h2 waits for the
+    /// answer to a ping, which may not come.
+    pub(crate) fn going_away(&mut self) {
+        self.ends = Some(interval_at(Instant::now() + GOING_AWAY, GOING_AWAY));
     }
 
     /// Waits until something is to be done.
@@ -65,6 +84,11 @@ impl Upkeep {
             tokio::select! {
                 _ = self.ping.tick() => {
                     if !self.ping().await {
+                        return UpkeepAction::Drop;
+                    }
+                }
+                () = tick(&mut self.ends) => {
+                    if activity.is_idle() {
                         return UpkeepAction::Drop;
                     }
                 }

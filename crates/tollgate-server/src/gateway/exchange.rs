@@ -214,7 +214,10 @@ impl Gateway {
             weight: policy.weight(value("tenant")),
             cost: verdict.cost(),
             head,
-            client: self.pressure.client(value("tenant"), seen.client()),
+            // A client can make up names: only those of the policy are clients of their own.
+            client: self
+                .pressure
+                .client(value("tenant").filter(|tenant| policy.tenants.contains_key(*tenant)), seen.client()),
         })
     }
 

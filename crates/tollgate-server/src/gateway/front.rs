@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -62,9 +62,18 @@ pub(super) async fn read_ahead<F: Front>(
             bytes = Some(upload.bytes());
             timer.set(idle);
         }
+        if upload.is_too_slow() {
+            return Poll::Ready(Err(BodyError::TooSlow));
+        }
+        if timer.is_over(context) {
+            return Poll::Ready(Err(BodyError::Stalled));
+        }
         timer.bring_forward(upload.deadline());
-        ready!(timer.poll(context));
-        Poll::Ready(Err(if upload.is_too_slow() { BodyError::TooSlow } else { BodyError::Stalled }))
+        // Registers the time that was brought forward.
+        if timer.poll(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
     })
     .await
 }

@@ -24,7 +24,7 @@ use super::forward::{Peer, carried_on};
 use super::front::{BodyError, Front, READ_AHEAD};
 use super::h1::{Framing, Io, MOST_HEADERS, Malformed, TOO_LARGE};
 use super::metrics::{Ended, SlowClient};
-use super::progress::{Progress, ReadWatch};
+use super::progress::{Progress, ReadWatch, SharedBytes};
 use super::refusal::Refusal;
 use crate::connections::Activity;
 use crate::http2::{Upkeep, UpkeepAction};
@@ -36,8 +36,10 @@ const MOST_STREAMS: u32 = 256;
 /// The largest list of headers.
 const HEADER_BYTES: u32 = 64 << 10;
 
-/// As much of a request's body is on its way before the application takes it: of one stream, and of all streams of a connection.
-const WINDOW: u32 = 1 << 20;
+/// As much of a request's body is on its way before the application takes it: of one stream, and of all streams of a connection. One
+/// stream that the application does not read leaves room for the others.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// As much of an answer is kept for a client that does not take it: so much here, and so much in the frames.
 const SEND: usize = 32 << 10;
@@ -62,20 +64,22 @@ pub(super) async fn serve<S>(
     builder
         .max_concurrent_streams(MOST_STREAMS)
         .max_header_list_size(HEADER_BYTES)
-        .initial_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND);
     let handshake = builder.handshake(Rewound { prefix: io.buffer, stream: io.stream });
     let Ok(Ok(mut served)) = tokio::time::timeout(HANDSHAKE, handshake).await else { return };
     let mut upkeep = Upkeep::new(&mut served, gateway.idle());
+    let (uploads, downloads) = (SharedBytes::new(activity), SharedBytes::new(activity));
     let mut is_stopping = false;
     loop {
         tokio::select! {
             accepted = served.accept() => {
                 let Some(Ok((request, respond))) = accepted else { return };
                 let (gateway, in_flight) = (Arc::clone(gateway), activity.begin());
+                let shared = [Arc::clone(&uploads), Arc::clone(&downloads)];
                 tokio::spawn(async move {
-                    answer(&gateway, request, respond, connection).await;
+                    answer(&gateway, request, respond, connection, shared).await;
                     drop(in_flight);
                 });
             }
@@ -85,11 +89,13 @@ pub(super) async fn serve<S>(
                 UpkeepAction::GoAway => {
                     is_stopping = true;
                     served.graceful_shutdown();
+                    upkeep.going_away();
                 }
             },
             () = stop.as_mut(), if !is_stopping => {
                 is_stopping = true;
                 served.graceful_shutdown();
+                upkeep.going_away();
             }
         }
     }
@@ -101,13 +107,13 @@ async fn answer(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
     connection: Connection,
+    [uploads, downloads]: [Arc<SharedBytes>; 2],
 ) {
     let (mut head, body) = request.into_parts();
     let behind = gateway.behind();
-    let mut stream = Stream::new(body, respond, &behind);
-    let meaning = require_one_meaning(&head.method, &head.uri, &head.headers, &stream.body);
+    let mut stream = Stream::new(body, respond, &behind, &uploads);
     join_cookies(&mut head.headers);
-    let reply = match meaning {
+    let reply = match require_one_meaning(&head.method, &head.uri, &head.headers, &stream.body) {
         Err(malformed) => {
             gateway.metrics.ended(Ended::refused);
             Refusal::malformed(malformed).into()
@@ -134,7 +140,8 @@ async fn answer(
             }
         }
     };
-    let mut watch = ReadWatch::new(behind.settings.timeouts.download);
+    let download = Progress::of_stream(behind.settings.timeouts.download, &downloads);
+    let mut watch = ReadWatch::new(download);
     let sent = stream.send(&head.method, reply, &mut watch).await;
     if let Err(SendError::TooSlow) = sent {
         gateway.metrics.slow_client(SlowClient::download);
@@ -217,14 +224,19 @@ impl From<h2::Error> for SendError {
 }
 
 impl Stream {
-    fn new(body: RecvStream, respond: SendResponse<Bytes>, behind: &Behind) -> Self {
+    fn new(
+        body: RecvStream,
+        respond: SendResponse<Bytes>,
+        behind: &Behind,
+        uploads: &Arc<SharedBytes>,
+    ) -> Self {
         Self {
             body,
             respond,
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             left: behind.settings.max_body,
-            upload: Progress::new(behind.settings.timeouts.upload),
+            upload: Progress::of_stream(behind.settings.timeouts.upload, uploads),
         }
     }
 

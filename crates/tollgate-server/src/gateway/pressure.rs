@@ -70,7 +70,7 @@ impl Pressure {
         }
     }
 
-    /// Which client a request is from: its tenant, or else its address.
+    /// Which client a request is from: a tenant that the policy names, or else an address.
     pub(super) fn client(&self, tenant: Option<&str>, address: IpAddr) -> ClientId {
         let hash = match tenant {
             Some(tenant) => self.hasher.hash_one(tenant),

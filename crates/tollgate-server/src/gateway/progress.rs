@@ -1,12 +1,15 @@
 //! How fast a client moves bytes while it is the client that is waited for.
 
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate_policy::MinRate;
 
 use super::h1::Timer;
+use crate::connections::Activity;
 
 /// How far a client is from being too slow in one direction.
 ///
@@ -14,12 +17,32 @@ use super::h1::Timer;
 /// `1 / rate` back. A client that keeps the rate on average is never too slow. There is no cap on the allowance: the kernel of a
 /// client may take megabytes at once, for which the client then needs its time. The clock runs from [`waits`](Self::waits) to [`moved`](Self::moved): it stands still while the application is silent, or does not take
 /// what the client has sent.
-#[derive(Clone, Copy, Debug)]
+///
+/// Streams of one connection share its speed, and a client chooses which of them moves. What moves on any of them counts for all: up to
+/// [`FULL_RATE`] of them need the rate once, more of them need a part of it each.
+#[derive(Clone, Debug)]
 pub(super) struct Progress {
     min_rate: Option<MinRate>,
     bytes: u64,
     allowance: Duration, // at `since`
     since: Option<Instant>,
+    shared: Option<(Arc<SharedBytes>, u64)>, // and as much of it is in the allowance
+}
+
+/// The bytes that the streams of one connection have moved in one direction.
+#[derive(Debug)]
+pub(super) struct SharedBytes {
+    bytes: AtomicU64,
+    activity: Arc<Activity>, // which counts the streams
+}
+
+/// As many streams of one connection have the whole rate to share.
+const FULL_RATE: u64 = 16;
+
+impl SharedBytes {
+    pub(super) fn new(activity: &Arc<Activity>) -> Arc<Self> {
+        Arc::new(Self { bytes: AtomicU64::new(0), activity: Arc::clone(activity) })
+    }
 }
 
 impl Progress {
@@ -28,7 +51,13 @@ impl Progress {
             Some(MinRate { grace, .. }) => grace,
             None => Duration::ZERO,
         };
-        Self { min_rate, bytes: 0, allowance, since: None }
+        Self { min_rate, bytes: 0, allowance, since: None, shared: None }
+    }
+
+    /// The progress of one of several streams.
+    pub(super) fn of_stream(min_rate: Option<MinRate>, shared: &Arc<SharedBytes>) -> Self {
+        let so_far = shared.bytes.load(Ordering::Relaxed);
+        Self { shared: Some((Arc::clone(shared), so_far)), ..Self::new(min_rate) }
     }
 
     /// The client is waited for from now on.
@@ -42,16 +71,36 @@ impl Progress {
     pub(super) fn moved(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         // Most requests and answers are moved at once: their client is never waited for, and no clock is read.
-        let Some(MinRate { bytes_per_second, .. }) = self.min_rate else { return };
+        if self.min_rate.is_none() {
+            return;
+        }
+        match &self.shared {
+            Some((shared, _)) => _ = shared.bytes.fetch_add(bytes as u64, Ordering::Relaxed),
+            None => self.earn(bytes as u64),
+        }
+        self.earn_shared();
         if let Some(since) = self.since.take() {
             self.allowance = self.allowance.saturating_sub(since.elapsed());
         }
-        let earned = Duration::from_micros(bytes as u64 * 1_000_000 / bytes_per_second);
+    }
+
+    fn earn(&mut self, bytes: u64) {
+        let Some(MinRate { bytes_per_second, .. }) = self.min_rate else { return };
+        let earned = Duration::from_micros(bytes.saturating_mul(1_000_000) / bytes_per_second);
         self.allowance = self.allowance.saturating_add(earned);
     }
 
+    /// Adds what all streams of the connection have moved since the last time.
+    fn earn_shared(&mut self) {
+        let Some((shared, counted)) = &mut self.shared else { return };
+        let moved = shared.bytes.load(Ordering::Relaxed);
+        let bytes = moved - std::mem::replace(counted, moved);
+        let streams = u64::from(shared.activity.in_flight()).max(FULL_RATE);
+        self.earn(bytes * FULL_RATE / streams);
+    }
+
     /// Stops measuring the client.
-    pub(super) const fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         self.min_rate = None;
         self.since = None;
     }
@@ -62,11 +111,12 @@ impl Progress {
     }
 
     /// When the client will be too slow, unless it moves something before.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&mut self) -> Option<Instant> {
+        self.earn_shared();
         self.since?.checked_add(self.allowance)
     }
 
-    pub(super) fn is_too_slow(&self) -> bool {
+    pub(super) fn is_too_slow(&mut self) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= Instant::now())
     }
 }
@@ -79,8 +129,8 @@ pub(super) struct ReadWatch {
 }
 
 impl ReadWatch {
-    pub(super) const fn new(min_rate: Option<MinRate>) -> Self {
-        Self { progress: Progress::new(min_rate), timer: None }
+    pub(super) const fn new(progress: Progress) -> Self {
+        Self { progress, timer: None }
     }
 
     pub(super) fn moved(&mut self, bytes: usize) {
@@ -90,10 +140,16 @@ impl ReadWatch {
     /// Bytes wait for the client. Ready when it is too slow.
     pub(super) fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.progress.waits();
-        let Some(deadline) = self.progress.deadline() else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Timer::until(deadline));
-        timer.set_until(deadline);
-        timer.poll(context)
+        loop {
+            let Some(deadline) = self.progress.deadline() else { return Poll::Pending };
+            let timer = self.timer.get_or_insert_with(|| Timer::until(deadline));
+            timer.set_until(deadline);
+            ready!(timer.poll(context));
+            // Other streams may have moved something meanwhile.
+            if self.progress.is_too_slow() {
+                return Poll::Ready(());
+            }
+        }
     }
 }
 
@@ -176,6 +232,39 @@ mod tests {
         progress.waits();
         sleep(9).await;
         assert!(!progress.is_too_slow());
+    }
+
+    /// Streams of one connection, and what counts them.
+    fn streams(count: usize) -> (Vec<Progress>, Vec<crate::connections::InFlight>) {
+        let connections = Arc::new(crate::connections::Connections::new(None, None));
+        let guard = connections.try_admit([192, 0, 2, 1].into(), false).unwrap();
+        let shared = SharedBytes::new(&guard.activity);
+        let in_flight = (0..count).map(|_| guard.activity.begin()).collect();
+        ((0..count).map(|_| Progress::of_stream(Some(KIB), &shared)).collect(), in_flight)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_wait_while_another_moves_are_not_too_slow() {
+        for (count, rate, is_too_slow) in
+            [(16, 1024, false), (16, 500, true), (64, 4 * 1024, false), (64, 2 * 1024, true)]
+        {
+            let (mut streams, _in_flight) = streams(count);
+            streams.iter_mut().for_each(Progress::waits);
+            for _ in 0..60 {
+                sleep(1).await;
+                streams[0].moved(rate);
+                streams[0].waits();
+            }
+            assert_eq!(streams[1].is_too_slow(), is_too_slow, "{count} streams at {rate}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_move_nothing_have_the_grace() {
+        let (mut streams, _in_flight) = streams(3);
+        streams.iter_mut().for_each(Progress::waits);
+        sleep(10).await;
+        assert!(streams.iter_mut().all(Progress::is_too_slow));
     }
 
     #[tokio::test(start_paused = true)]

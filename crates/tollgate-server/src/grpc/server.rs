@@ -131,6 +131,7 @@ impl<R: ServerReflection> Speak for Grpc<R> {
             if is_due && !is_stopping {
                 is_stopping = true;
                 connection.graceful_shutdown();
+                upkeep.going_away();
             }
             for (request, respond) in calls.drain(..) {
                 self.answer(request, respond, &activity);

@@ -11,7 +11,7 @@ adaptive_rates: { high: 20ms, low: 10ms, floor: 0.1 }
 identity: { tenant: header.x-api-key }
 tiers: { free: { shed: 2 }, paying: { shed: 0 } }
 default_tier: free
-tenants: { globex: { tier: paying } }
+tenants: { globex: { tier: paying }, hostile: { tier: free }, quiet: { tier: free }, one: { tier: free }, two: { tier: free }, three: { tier: free } }
 limits: [{ name: per-tenant, match: { path: / }, key: [tenant], fixed_window: { limit: 100, window: 1h } }]
 ";
 

@@ -186,6 +186,16 @@ fn a_host_is_one_however_it_is_written() {
 }
 
 #[test]
+fn a_host_with_escapes_is_refused() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", "");
+    for host in ["%61pi.example.com", "api%2eexample.com"] {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(gateway.connect().send_raw(request.as_bytes()).unwrap().status, 400, "{host}");
+    }
+}
+
+#[test]
 fn a_limit_on_a_host_is_not_missed_by_another_port() {
     let backend = Backend::start();
     let policy = "limits:

@@ -34,8 +34,12 @@ fn slots_in_use(gateway: &Gateway) -> Option<f64> {
 /// A connection of HTTP/2 whose streams have this window to begin with.
 pub(crate) async fn http2(address: SocketAddr, window: u32) -> SendRequest<Bytes> {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (sender, connection) =
-        Builder::new().initial_window_size(window).handshake::<_, Bytes>(stream).await.unwrap();
+    let (sender, connection) = Builder::new()
+        .initial_window_size(window)
+        .initial_connection_window_size(1 << 20)
+        .handshake(stream)
+        .await
+        .unwrap();
     tokio::spawn(connection); // which answers pings
     sender.ready().await.unwrap()
 }
@@ -127,6 +131,73 @@ fn a_small_body_takes_no_slot_before_it_has_come() {
     assert_eq!(status_of(&stream), 408);
     assert_eq!(metric(&gateway, SLOW_UPLOADS), Some(1.0));
     assert_eq!(backend.arrived().len(), 2);
+}
+
+#[test]
+fn a_body_that_waits_for_100_continue_takes_no_slot_before_it_has_come() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "concurrency: { max: 1 }", "");
+    let mut stream = send(&gateway, &post("expect: 100-continue\r\ncontent-length: 5"));
+    assert_eq!(status_of(&stream), 100);
+    is_served(&gateway);
+    stream.read_exact(&mut [0; b" Continue\r\n\r\n".len()]).unwrap();
+    stream.write_all(b"abcde").unwrap();
+    assert_eq!(status_of(&stream), 200);
+    assert_eq!(backend.arrived().pop().unwrap().body, "abcde");
+}
+
+/// What stands between the pieces of a chunked body does not count.
+#[test]
+fn chunk_extensions_do_not_keep_a_slot() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(
+        &backend,
+        "concurrency: { max: 1 }, fair_queue: { by: tenant, max_wait: 20s }, timeouts: { grace: 1s, min_upload_rate: 1KiB }",
+        "",
+    );
+    let stream = send(&gateway, &post("transfer-encoding: chunked"));
+    std::thread::scope(|scope| {
+        let mut writer = stream.try_clone().unwrap();
+        let chunk = format!("1;{}\r\nx\r\n", "e".repeat(240));
+        scope.spawn(move || {
+            while writer.write_all(chunk.as_bytes()).is_ok() {
+                pause(Duration::from_millis(20))
+            }
+        });
+        assert_eq!(status_of(&stream), 408);
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    });
+    is_served(&gateway);
+}
+
+/// Thirty downloads share a connection that reads ten times the rate of one.
+#[test]
+fn streams_that_share_a_slow_connection_are_not_cut_off() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "timeouts: { grace: 1s, min_download_rate: 16KiB }", "");
+    let size = 100_000;
+    runtime().block_on(async {
+        let mut sender = http2(gateway.address, 16_384).await;
+        let mut bodies = Vec::new();
+        for _ in 0..30 {
+            sender = sender.ready().await.unwrap();
+            let request = get(&format!("/bytes/{size}"));
+            let (response, _) = sender.send_request(request, true).unwrap();
+            bodies.push(response.await.unwrap().into_body());
+        }
+        // The client takes one after the other: the last waits for several times the grace.
+        for mut body in bodies {
+            let mut read = 0;
+            while let Some(piece) = body.data().await {
+                let length = piece.unwrap().len();
+                body.flow_control().release_capacity(length).unwrap();
+                read += length;
+            }
+            assert_eq!(read, size);
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+    });
+    assert_eq!(metric(&gateway, SLOW_DOWNLOADS), Some(0.0));
 }
 
 #[test]

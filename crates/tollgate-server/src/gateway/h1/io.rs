@@ -46,6 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
 pub(crate) struct Timer {
     sleep: Pin<Box<Sleep>>,
     due: Instant,
+    patience: Instant, // which may have been brought forward
 }
 
 impl Timer {
@@ -54,7 +55,7 @@ impl Timer {
     }
 
     pub(crate) fn until(due: Instant) -> Self {
-        Self { sleep: Box::pin(tokio::time::sleep_until(due)), due }
+        Self { sleep: Box::pin(tokio::time::sleep_until(due)), due, patience: due }
     }
 
     /// Waits from now.
@@ -63,17 +64,33 @@ impl Timer {
     }
 
     pub(crate) fn set_until(&mut self, due: Instant) {
+        self.patience = due;
+        self.wake_at(due);
+    }
+
+    fn wake_at(&mut self, due: Instant) {
         self.due = due;
         if self.due < self.sleep.deadline() {
             self.sleep.as_mut().reset(self.due);
         }
     }
 
-    /// Waits no longer than until then.
+    /// Wakes the task at this time, too, to look whether a client has become too slow.
     pub(crate) fn bring_forward(&mut self, due: Option<Instant>) {
         if let Some(due) = due.filter(|due| *due < self.due) {
-            self.set_until(due);
+            self.wake_at(due);
         }
+    }
+
+    /// Whether the time is over that was set, and not one that was brought forward. Goes on waiting where it is not.
+    pub(crate) fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        while self.poll(context).is_ready() {
+            if Instant::now() >= self.patience {
+                return true;
+            }
+            self.wake_at(self.patience);
+        }
+        false
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {

@@ -107,7 +107,7 @@ pub(crate) async fn serve<S>(
         }
         // What the application still gets of the request is not to be read over; the connection ends with the answer then.
         is_kept &= !reply.is_asked_still() && client.is_body_over().await;
-        let mut watch = ReadWatch::new(behind.settings.timeouts.download);
+        let mut watch = ReadWatch::new(Progress::new(behind.settings.timeouts.download));
         let (is_whole, used) = match client.answer(&head, &mut reply, is_kept, &mut watch).await {
             Ok(answered) => answered,
             Err(error) => {
@@ -178,7 +178,7 @@ pub(crate) fn one_host<H: Carried>(headers: &H, is_needed: bool) -> Result<Optio
 }
 
 /// Whether a host is one that nobody reads as anything else: a name or an address, with a port or without. The standard allows
-/// more in names, such as `;` and `=`, which say something to those who read `Forwarded`.
+/// more in names, such as `;` and `=`, which say something to those who read `Forwarded`, and escapes, which some resolve.
 pub(crate) fn is_host(host: &str) -> bool {
     let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(rest) = host.strip_prefix('[') {
@@ -187,7 +187,7 @@ pub(crate) fn is_host(host: &str) -> bool {
             && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
     }
     let (name, port) = host.split_once(':').unwrap_or((host, ""));
-    let is_in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+    let is_in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_in_name) && is_port(port)
 }
 
@@ -417,11 +417,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads some more, and counts it.
+    /// Asks a client for the body that waits for `100 Continue`.
+    fn poll_continue(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if !self.wants_continue || !self.io.buffer.is_empty() || self.body.is_done() {
+            return Poll::Ready(Ok(()));
+        }
+        // A line as short as this is taken at once, or the connection is in a bad way.
+        let line = b"HTTP/1.1 100 Continue\r\n\r\n";
+        match ready!(Pin::new(&mut self.io.stream).poll_write(context, line)) {
+            Ok(written) if written == line.len() => {
+                self.wants_continue = false;
+                Poll::Ready(Ok(()))
+            }
+            _ => Poll::Ready(Err(BodyError::Gone)),
+        }
+    }
+
+    /// Reads some more, and counts it. Of a chunked body only its pieces count, and not what stands between them.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Option<()>> {
         match self.io.poll_fill(context) {
             Poll::Ready(Ok(read)) if read > 0 => {
-                self.upload.moved(read);
+                if self.body.left().is_some() {
+                    self.upload.moved(read);
+                }
                 Poll::Ready(Some(()))
             }
             Poll::Ready(_) => Poll::Ready(None),
@@ -495,15 +513,7 @@ impl Reply {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Front for Client<S> {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
-        if self.wants_continue && self.io.buffer.is_empty() && !self.body.is_done() {
-            // A line as short as this is taken at once, or the connection is in a bad way.
-            let line = b"HTTP/1.1 100 Continue\r\n\r\n";
-            match Pin::new(&mut self.io.stream).poll_write(context, line) {
-                Poll::Ready(Ok(written)) if written == line.len() => self.wants_continue = false,
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(_) => return Poll::Ready(Err(BodyError::Gone)),
-            }
-        }
+        ready!(self.poll_continue(context))?;
         loop {
             match self.body.decode(&mut self.io.buffer).map_err(BodyError::Malformed)? {
                 Decoded::End => return Poll::Ready(Ok(None)),
@@ -512,6 +522,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Front for Client<S> {
                         return Poll::Ready(Err(BodyError::TooLarge));
                     };
                     self.left = left;
+                    if self.body.left().is_none() {
+                        self.upload.moved(piece.len());
+                    }
                     return Poll::Ready(Ok(Some(piece)));
                 }
                 Decoded::NeedsMore => match self.poll_fill(context) {
@@ -528,8 +541,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Front for Client<S> {
 
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let wanted = self.body.left().map_or(0, |left| left.min(READ_AHEAD as u64));
-        // A client that waits for `100 Continue` gets it when the application takes the body.
-        while !self.wants_continue && (self.io.buffer.len() as u64) < wanted {
+        ready!(self.poll_continue(context))?;
+        while (self.io.buffer.len() as u64) < wanted {
             match self.poll_fill(context) {
                 Poll::Ready(Some(())) => {}
                 Poll::Ready(None) => return Poll::Ready(Err(BodyError::Gone)),

@@ -197,6 +197,9 @@ impl Upload {
                 timer.set(self.answer); // it is the application's turn
             }
             if !self.is_body_sent {
+                if front.upload().is_too_slow() {
+                    return Poll::Ready(Err(CallError::Body(BodyError::TooSlow)));
+                }
                 timer.bring_forward(front.upload().deadline());
             }
             if self.is_refused || self.is_all_sent() {
@@ -240,14 +243,15 @@ impl Sending {
             return Poll::Ready(Err(CallError::Gone));
         }
         if timer.poll(context).is_ready() {
-            let waits_for_client = !self.upload.is_body_sent && self.upload.is_all_sent();
-            return Poll::Ready(Err(if front.upload().is_too_slow() {
-                CallError::Body(BodyError::TooSlow)
-            } else if waits_for_client {
-                CallError::Body(BodyError::Stalled)
-            } else {
-                CallError::TimedOut
-            }));
+            if timer.is_over(context) {
+                let waits_for_client = !self.upload.is_body_sent && self.upload.is_all_sent();
+                return Poll::Ready(Err(if waits_for_client {
+                    CallError::Body(BodyError::Stalled)
+                } else {
+                    CallError::TimedOut
+                }));
+            }
+            context.waker().wake_by_ref(); // the client may be too slow by now
         }
         Poll::Pending
     }

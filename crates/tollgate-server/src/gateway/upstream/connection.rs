@@ -1,7 +1,7 @@
 //! A connection to a place of the application, and the answer that comes over it.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -123,8 +123,13 @@ impl AnswerBody {
                 Ok(Decoded::NeedsMore) => {}
             }
             let Poll::Ready(read) = connected.io.poll_fill(context) else {
-                ready!(self.timer.poll(context));
-                return Poll::Ready(Err(std::io::ErrorKind::TimedOut.into()));
+                if self.timer.poll(context).is_ready() {
+                    if self.timer.is_over(context) {
+                        return Poll::Ready(Err(std::io::ErrorKind::TimedOut.into()));
+                    }
+                    context.waker().wake_by_ref(); // the client may send too slowly by now
+                }
+                return Poll::Pending;
             };
             match read? {
                 0 if self.decoder.ends_with_connection() => self.decoder.connection_ended(),
