@@ -96,9 +96,10 @@ fn every_decision_can_be_listed() {
 /// What the service has decided, the lab decides again, event for event: to the nanosecond of each wait.
 #[test]
 fn a_recorded_run_replays_to_the_same_decisions() {
+    // Bursts that let some hundreds pass also where all are sent in a moment.
     let limits = "limits:
-  - { name: bucket, key: [user], token_bucket: { rate: 700/s, burst: 50 } }
-  - { name: awkward, key: [tenant], token_bucket: { rate: 7777/9s, burst: 90 } }
+  - { name: bucket, key: [user], token_bucket: { rate: 700/s, burst: 150 } }
+  - { name: awkward, key: [tenant], token_bucket: { rate: 7777/9s, burst: 400 } }
   - { name: queue, match: { path: /queue }, key: [], leaky_bucket: { rate: 300/s, queue: 40 } }
   - { name: patient, match: { path: /patient }, key: [user], token_bucket: { rate: 50/s, burst: 2 }, max_wait: 100ms, max_waiting: 3 }
   - { name: window, match: { path: /window }, key: [tenant], fixed_window: { limit: 20, window: 100ms } }
