@@ -208,7 +208,7 @@ fn trimmed(value: &[u8]) -> &[u8] {
     &value[start..end]
 }
 
-/// Bytes as text. What is none is shown as such and hides nothing of the rest: a client may write any byte.
+/// Bytes as text. Bytes that are not UTF-8 become replacement characters: a client may send any byte.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }

@@ -41,7 +41,7 @@ limits:\n{}  - {{ name: watched, shadow: true, key: [user], token_bucket: {{ rat
     assert_eq!(Counting::allocations() - before, 0);
 }
 
-/// Reading the attributes of a request needs none, but for an address that is written.
+/// Reading the attributes of a request needs no allocation, except to write an address.
 #[test]
 fn attributes_of_a_request_need_no_allocation() {
     let file = "identity: { tenant: header.x-api-key, user: header.x-user-id }

@@ -22,7 +22,7 @@ const STEPS: u32 = 4;
 /// How long a client has to close a connection without a stream, after GOAWAY.
 const GOING_AWAY: Duration = Duration::from_millis(100);
 
-/// Waits for the next tick, for ever where there is none.
+/// Waits for the next tick. Never ends without an interval.
 async fn tick(interval: &mut Option<Interval>) {
     match interval {
         Some(interval) => _ = interval.tick().await,

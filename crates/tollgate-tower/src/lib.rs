@@ -85,7 +85,7 @@
 //! # For other adapters
 //!
 //! What the gateway and forward-auth have in common with the layer: the attributes of a request ([`RequestAttributes`]), and what a
-//! client is told of the decision ([`headers`], [`denial`], [`refusal`]).
+//! client receives about the decision ([`headers`], [`denial`], [`refusal`]).
 #![forbid(unsafe_code)]
 
 mod body;

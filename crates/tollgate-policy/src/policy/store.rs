@@ -49,7 +49,7 @@ pub enum MaxBytes {
 }
 
 impl MaxBytes {
-    /// The bound in bytes. None where there is none.
+    /// The bound in bytes. `None` for `unlimited`.
     pub fn bytes(self) -> Option<usize> {
         const GIB: usize = 1 << 30;
         match self {

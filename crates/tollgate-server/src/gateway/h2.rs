@@ -419,7 +419,7 @@ impl Front for Stream {
     }
 
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        // Of small pieces only so many: each takes more memory than it has bytes.
+        // The number of pieces is bounded, too: a small piece takes more memory than it has bytes.
         while self.ahead_bytes < READ_AHEAD && self.ahead.len() < MOST_AHEAD && !self.body.is_end_stream() {
             let Some(piece) = ready!(self.poll_data(context))? else { break };
             self.ahead_bytes += piece.len();

@@ -34,14 +34,14 @@ struct Answers {
     errors: AtomicU32,
 }
 
-/// So many clients are told apart.
+/// The number of counters. Clients whose hashes meet share one.
 const CLIENTS: usize = 1024;
 
 /// The share of errors, in thousandths, from which an application is failing, and up to which it is well.
 const FAILING: u64 = 100;
 const WELL: u64 = 50;
 
-/// A client, as far as clients are told apart here.
+/// The counter of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientId(usize);
 

@@ -67,7 +67,7 @@ impl Progress {
         }
     }
 
-    /// The client has moved so many bytes, and is not waited for any more.
+    /// The client has moved these bytes. The clock stops.
     pub(super) fn moved(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         // Most requests and answers are moved at once: their client is never waited for, and no clock is read.

@@ -97,8 +97,8 @@ pub(super) fn auth(asked: &mut Asked<'_>) {
     }
 }
 
-/// Lets a client in that has the password. One address has only so many attempts: beyond them no password is looked at, and the
-/// connection is closed.
+/// Accepts a client that has the password. Failed attempts are limited per address: beyond the limit, the password is not checked and
+/// the connection is closed.
 fn authenticate(asked: &mut Asked<'_>, user: &[u8], password: &[u8]) -> Result<(), String> {
     let is_user = user == b"default";
     match asked.service.resp_password.attempt(password, asked.session.peer, asked.now) {

@@ -54,7 +54,7 @@ impl Password {
         self.password.read().is_some()
     }
 
-    /// Whether this is it; anything is where there is none. A failure is charged to the address.
+    /// Checks a password. Without a configured one, every password is right. A failure is charged to the address.
     pub(super) fn attempt(&self, given: &[u8], peer: IpAddr, now: Timestamp) -> Attempt {
         let Some(password) = &*self.password.read() else { return Attempt::Right };
         let address = peer_network(peer);
