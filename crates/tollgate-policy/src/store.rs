@@ -61,6 +61,9 @@ pub struct Ask<'a> {
     pub does: Does,
     /// With whom it is decided.
     pub part: Part,
+    /// Whether the key has one set of numbers at a time. A key that was last charged by others has then moved to these, and a
+    /// denial writes its state by these, so that it refills by them.
+    pub moves: bool,
 }
 
 /// What is done if a request passes.

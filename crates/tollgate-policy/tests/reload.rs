@@ -11,6 +11,38 @@ fn policy(file: &str) -> Policy {
     Policy::read(Path::new("test.yaml"), file).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
+/// The wait of a denial is that of the numbers in force, and the request passes when it is over.
+#[test]
+fn an_exhausted_key_refills_by_the_numbers_in_force() {
+    let file = |rate: &str| {
+        format!(
+            "tiers: {{ free: {{}}, pro: {{}} }}
+default_tier: free
+limits:
+  - {{ name: own, key: [user], token_bucket: {{ rate: {rate}, burst: 1 }} }}
+  - {{ name: by-tier, key: [tenant], when_missing: skip, token_bucket: {{ rate: 1/h, burst: 1 }}, tiers: {{ pro: {{ rate: 1/s }} }} }}
+"
+        )
+    };
+    let engine = Engine::with_clock(policy(&file("1/h")), Clock::manual()).unwrap();
+    let check = |attributes: &[(&str, &str)]| {
+        let policy = engine.policy();
+        let verdict = policy.check(&Request { attributes, cost: None }, engine.clock().now()).unwrap();
+        verdict.outcome().retry_after().map(|wait| wait.as_secs_ceil())
+    };
+    let (alice, acme) = ([("user", "alice")], [("tenant", "acme"), ("user", "bob")]);
+    assert_eq!((check(&alice), check(&acme)), (None, None));
+    engine.reload(policy(&file("1/s"))).unwrap();
+    engine.set_tier("acme", "pro").unwrap();
+    for attributes in [&alice[..], &acme] {
+        assert_eq!(check(attributes), Some(1), "{attributes:?}");
+    }
+    engine.clock().advance(std::time::Duration::from_secs(1));
+    for attributes in [&alice[..], &acme] {
+        assert_eq!(check(attributes), None, "{attributes:?}");
+    }
+}
+
 /// A thousand reloads, each of which changes the numbers of some tenants and hands places in the table from one to
 /// another: what passes is what the policies allow, to the token.
 #[test]

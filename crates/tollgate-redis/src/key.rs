@@ -75,6 +75,7 @@ mod tests {
                 cost: 1,
                 does: Does::Charge,
                 part: Part::All,
+                moves: false,
             };
             let mut key = Vec::new();
             write_key(&ask, &mut key);

@@ -81,6 +81,8 @@ pub(crate) struct Limit {
     pub(crate) cost: u64,
     pub(crate) does: Does,
     pub(crate) part: Part,
+    /// Whether a denial carries a key over that was written by other numbers.
+    pub(crate) moves: bool,
 }
 
 impl Limit {
@@ -91,7 +93,8 @@ impl Limit {
             (Does::Charge, Rule::Concurrency(_)) => Does::Preview,
             (does, _) => does,
         };
-        Self { rule, tag: tag(&parts), parts, pace: ask.pace, cost: ask.cost, does, part: ask.part }
+        let (pace, cost, part, moves) = (ask.pace, ask.cost, ask.part, ask.moves);
+        Self { rule, tag: tag(&parts), parts, pace, cost, does, part, moves }
     }
 
     /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged. One that
@@ -111,6 +114,7 @@ impl Limit {
         if other.part == Part::All {
             self.part = Part::All;
         }
+        self.moves &= other.moves;
     }
 
     /// Whether one that was denied a moment ago can be denied again without a call, and one that was not has nothing to add:
@@ -212,7 +216,7 @@ impl Limit {
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingLog { limit, window } => {
-                head(b'w', b"");
+                head(b'w', if self.moves { b"k" } else { b"-" });
                 to.text(&self.tag);
                 to.number(limit);
                 to.number(spent);
@@ -306,7 +310,8 @@ impl Prepared {
         });
         self.limits.iter().for_each(|limit| limit.write(id, &mut texts));
         for one in replaced {
-            texts.number(one.place as u64 + 1);
+            let keeps = if self.limits[one.place].moves { "k" } else { "" };
+            texts.text(format!("{}{keeps}", one.place + 1).as_bytes());
             texts.text(&one.held);
             texts.text(one.numbers.as_bytes());
         }

@@ -54,6 +54,7 @@ impl Store for Waiting<'_> {
             cost: line.cost,
             does: Does::Charge,
             part: Part::All,
+            moves: false,
         });
         let asks: Vec<Ask<'_>> = asks.collect();
         let decided = self.runtime.block_on(self.store.decide(&asks, false)).unwrap();

@@ -48,6 +48,7 @@ impl Override {
             cost: if self.limit == 0 && cost > 0 { u64::MAX } else { cost },
             does: Does::Charge,
             part,
+            moves: false,
         }
     }
 }

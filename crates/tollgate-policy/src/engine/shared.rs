@@ -392,6 +392,7 @@ impl<'a> Ask<'a> {
             cost,
             does: Does::Charge,
             part: Part::All,
+            moves: false,
         }
     }
 }

@@ -154,6 +154,11 @@ impl Limit {
         !self.key.is_empty() || of_descriptor.into_iter().any(Entry::has_many)
     }
 
+    /// Whether each of its keys belongs to one tenant, and so to one tier at a time.
+    pub(crate) fn counts_by_tenant(&self) -> bool {
+        self.key.iter().any(|part| part.0.first().is_some_and(|name| name == "tenant"))
+    }
+
     /// The part of its key by which a cluster keeps together what one request needs: the tenant, else the first.
     pub(crate) fn tag(&self) -> Option<usize> {
         let tenant = self.key.iter().position(|part| part.0.as_slice() == ["tenant"]);

@@ -10,7 +10,7 @@ makers.b = function()
 
   function rule.load(key, head, at, answer)
     local tag = ARGV[at]
-    local numbers, other = load_text(key, tag)
+    local numbers, other, _, keeps = load_text(key, tag)
     if other then return nil, other end
     local tat, part, turns = tonumber(numbers or 0), 0, nil
     if not tat then
@@ -31,7 +31,8 @@ makers.b = function()
     local tolerance, tolerance_part = span(ARGV[at + 2])
     local limit = {
       key = key, tag = tag, ahead = ahead, part = part, cost = cost, cost_part = cost_part, per = per,
-      tolerance = tolerance, tolerance_part = tolerance_part, lingers = 0, kind = 0, group = 0, does = 0, allows = 0,
+      tolerance = tolerance, tolerance_part = tolerance_part, lingers = 0, keeps = keeps, kind = 0, group = 0, does = 0,
+      allows = 0,
     }
     if string.sub(head, 4, 4) ~= 'w' then
       limit.lingers = tonumber(ARGV[at + 3])
@@ -72,6 +73,11 @@ makers.b = function()
       for i = 1, #limit.turns do schedule = schedule .. string.format(',%d', limit.turns[i]) end
     end
     redis.call('SET', limit.key, schedule .. ' ' .. limit.tag, 'PX', millis(reach + limit.lingers))
+  end
+
+  -- Writes the state as it was read. Only a key in use is denied, so that its schedule is ahead of now.
+  function rule.keep(limit)
+    save(limit, limit.ahead, limit.part)
   end
 
   function rule.spend(limit)

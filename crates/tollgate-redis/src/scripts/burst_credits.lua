@@ -20,7 +20,7 @@ makers.d = function()
 
   function rule.load(key, head, at, answer)
     local tag = ARGV[at]
-    local numbers, other, is_held = load_text(key, tag)
+    local numbers, other, is_held, keeps = load_text(key, tag)
     if other then return nil, other end
     local base, base_part, peak, peak_part = string.match(numbers or '0 0 0 0', '^(%d+) (%d+) (%d+) (%d+)$')
     if not base then return nil, numbers .. ' ' .. tag end
@@ -29,7 +29,7 @@ makers.d = function()
     answer[n + 3], answer[n + 4] = tonumber(peak), tonumber(peak_part)
     return {
       key = key, tag = tag, base = schedule(base, base_part, at + 1), peak = schedule(peak, peak_part, at + 3),
-      is_held = is_held, kind = 0, group = 0, does = 0, allows = 0,
+      is_held = is_held, keeps = keeps, kind = 0, group = 0, does = 0, allows = 0,
     }, at + 5
   end
 
@@ -50,6 +50,11 @@ makers.d = function()
     end
     local last = math.max(tonumber(string.match(base, '%d+')), tonumber(string.match(peak, '%d+')))
     redis.call('SET', limit.key, base .. ' ' .. peak .. ' ' .. limit.tag, 'PX', millis(math.max(last - now, 0)))
+  end
+
+  -- Writes the state as it was read.
+  function rule.keep(limit)
+    save_both(limit, limit.base.text, limit.peak.text)
   end
 
   function rule.spend(limit)

@@ -8,7 +8,7 @@ makers.f = function()
 
   function rule.load(key, head, at, answer)
     local tag = ARGV[at]
-    local numbers, other, is_held = load_text(key, tag)
+    local numbers, other, is_held, keeps = load_text(key, tag)
     if other then return nil, other end
     local ends, held = 0, 0
     if numbers then
@@ -22,7 +22,7 @@ makers.f = function()
       key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = tonumber(ARGV[at + 2]),
       window = tonumber(ARGV[at + 3]), ends = ends, held = held, used = now < ends and held or 0,
       is_aligned = string.sub(head, 4, 4) == 'e', counts_denied = string.sub(head, 5, 5) == 'd',
-      is_held = is_held,
+      is_held = is_held, keeps = keeps,
       kind = 0, group = 0, does = 0, allows = 0,
     }, at + 4
   end
@@ -38,6 +38,11 @@ makers.f = function()
     else
       redis.call('SET', limit.key, state, 'PX', millis(limit.ends - now))
     end
+  end
+
+  -- Writes the state as it was read. Only a window that has not ended denies.
+  function rule.keep(limit)
+    save(limit, limit.used, false)
   end
 
   function rule.spend(limit)

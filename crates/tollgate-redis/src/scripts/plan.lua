@@ -36,7 +36,12 @@ for i = 1, #KEYS do
     if allowed then limit.kind.refund(limit) end
   elseif does == 'c' or does == 'n' then
     local passes = does == 'c' and limit.allows and (allowed or limit.group == 's')
-    if passes or limit.counts_denied then limit.kind.spend(limit) end
+    if passes or limit.counts_denied then
+      limit.kind.spend(limit)
+    elseif limit.keeps and does == 'c' and not limit.allows then
+      -- From here on it refills by the numbers that have denied it, so that the wait is exact.
+      limit.kind.keep(limit)
+    end
   end
 end
 if allowed then answer[1] = 1 end

@@ -14,20 +14,21 @@ local function kind_of(letter)
   return kind
 end
 
--- What was written by other numbers, as it stands under these: by key, the state as it was and the numbers it is read as,
--- none for a key that is as new. It is written with a charge and not before: who is denied, or only looks, changes nothing.
+-- States that were written by other numbers, converted to these. By key: the state as it is held, the numbers to read it as
+-- (none for an unused key), and whether a denial writes them. A charge always writes them, a peek never does.
 local replaced = {}
 for i = #ARGV - 3 * (tonumber(string.sub(ARGV[2], 2)) or 0) + 1, #ARGV, 3 do
-  replaced[KEYS[tonumber(ARGV[i])]] = { ARGV[i + 1], ARGV[i + 2] }
+  local place, keeps = string.match(ARGV[i], '^(%d+)(k?)$')
+  replaced[KEYS[tonumber(place)]] = { ARGV[i + 1], ARGV[i + 2], keeps == 'k' }
 end
 
 -- A state that is one text: its numbers, then the tag of the rule that wrote it. Answers the numbers; or else the whole
--- text, if that was another rule; and whether they are written as they are read.
+-- text, if that was another rule; whether they are written as they are read; and whether a denial writes them.
 local function load_text(key, tag)
   local held = redis.call('GET', key)
   if not held then return nil, nil, true end
   local as = replaced[key]
-  if as and as[1] == held then return as[2] ~= '' and as[2] or nil, nil, false end
+  if as and as[1] == held then return as[2] ~= '' and as[2] or nil, nil, false, as[3] end
   local length = #held - #tag
   if length < 2 or string.sub(held, length + 1) ~= tag then return nil, held, true end
   return string.sub(held, 1, length - 1), nil, true

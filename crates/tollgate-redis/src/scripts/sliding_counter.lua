@@ -8,7 +8,7 @@ makers.s = function()
 
   function rule.load(key, head, at, answer)
     local tag, window, buckets = ARGV[at], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-    local numbers, other, is_held = load_text(key, tag)
+    local numbers, other, is_held, keeps = load_text(key, tag)
     if other then return nil, other end
     local ring, newest, slots = {}, 0, buckets + 1
     if numbers then
@@ -40,7 +40,7 @@ makers.s = function()
     return {
       key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = tonumber(ARGV[at + 2]), window = window,
       buckets = buckets, mode = string.sub(head, 4, 4), ring = ring, newest = newest, stamped = stamped, index = index,
-      into = into, old = old, full = full, is_held = is_held, kind = 0, group = 0, does = 0, allows = 0,
+      into = into, old = old, full = full, is_held = is_held, keeps = keeps, kind = 0, group = 0, does = 0, allows = 0,
     }, at + 5
   end
 
@@ -66,6 +66,11 @@ makers.s = function()
     local whole = math.fmod(sub_windows, limit.buckets)
     local until_then = (sub_windows - whole) / limit.buckets * limit.window + whole * limit.window / limit.buckets - now
     redis.call('SET', limit.key, state, 'PX', millis(math.ceil(until_then)))
+  end
+
+  -- Writes the state as it was read. Only counts that have not been forgotten deny.
+  function rule.keep(limit)
+    save_counts(limit)
   end
 
   function rule.spend(limit)

@@ -1,6 +1,6 @@
 -- Sliding window, exact: see sliding_log.rs.
 --
--- Numbers: tag, limit, cost, window in microseconds.
+-- Head: k if a denial writes a log that was counted by another window. Numbers: tag, limit, cost, window in microseconds.
 -- State: a list: the tag, then when each unit came, oldest first. Some may have left; they go with the next charge.
 -- Answers: how many count, the newest, the oldest that counts, and the one that has to leave for the cost to fit (0 where
 -- there is none).
@@ -54,8 +54,9 @@ makers.w = function()
     local n = #answer
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = counted, newest, oldest, last
     return {
-      key = key, tag = tag, cost = cost, window = window, left = left, counted = counted, effective = effective,
-      old = old, fits = needed <= 0, kind = 0, group = 0, does = 0, allows = 0,
+      key = key, tag = tag, cost = cost, window = window, left = left, counted = counted, effective = effective, newest = newest,
+      old = old, fits = needed <= 0, keeps = old ~= window and string.sub(head, 4, 4) == 'k', kind = 0, group = 0,
+      does = 0, allows = 0,
     }, at + 4
   end
 
@@ -68,9 +69,10 @@ makers.w = function()
     for i = first, last, 1000 do redis.call('RPUSH', key, unpack(texts, i, math.min(i + 999, last))) end
   end
 
-  function rule.spend(limit)
+  -- Leaves those in the list that count, as they are counted by this window.
+  local function trim(limit)
     local key, left = limit.key, limit.left
-    local times = nil -- where they must be written anew
+    local times = nil -- where they must be rewritten
     if limit.counted == 0 then
       times = {}
     elseif limit.window < limit.old then
@@ -88,6 +90,16 @@ makers.w = function()
       redis.call('LTRIM', key, left, -1)
       redis.call('LSET', key, 0, limit.tag)
     end
+  end
+
+  -- Writes the state as it was read. Only entries that count deny, and the newest of them is the last to leave.
+  function rule.keep(limit)
+    trim(limit)
+    redis.call('PEXPIRE', limit.key, millis(limit.newest - now + limit.window))
+  end
+
+  function rule.spend(limit)
+    trim(limit)
     local time = string.format('%d', limit.effective)
     local units = {}
     for i = 1, limit.cost do units[i] = time end

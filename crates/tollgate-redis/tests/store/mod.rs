@@ -38,6 +38,7 @@ fn ask<'a>(limit: &'a str, key: &'a str, rule: Rule, cost: u64) -> Ask<'a> {
         cost,
         does: Does::Charge,
         part: Part::All,
+        moves: false,
     }
 }
 

@@ -43,6 +43,50 @@ async fn who_looks_or_is_denied_under_other_numbers_changes_nothing() {
     }
 }
 
+/// The wait of a denial is that of the numbers in force, and the key passes when it is over. Without that write, the key
+/// would refill by its old numbers until it is charged.
+#[tokio::test]
+async fn a_denied_key_refills_by_the_numbers_in_force() {
+    let server = RedisServer::start();
+    let store =
+        RedisStore::with_manual_clock(Settings::single(server.url(), Duration::from_secs(10))).unwrap();
+    assert!(store.ready(Duration::from_secs(10)).await);
+    let (hour, second) = (Duration::from_secs(3600), Duration::from_secs(1));
+    let token = |rate| Rule::from(TokenBucket::new(rate, 10).unwrap());
+    let leaky = |rate| Rule::from(LeakyBucket::new(rate, 10).unwrap());
+    let window = |window| Rule::from(FixedWindow::new(10, window, Align::First).unwrap());
+    let log = |window| Rule::from(SlidingLog::new(10, window).unwrap());
+    let counter = |window| Rule::from(SlidingCounter::new(10, window, 4, Mode::Strict).unwrap());
+    let credits = |rate, peak| Rule::from(BurstCredits::new(rate, peak, 10).unwrap());
+    let (slow, fast) = (Rate::per_hour(1).unwrap(), Rate::per_second(10).unwrap());
+    for (name, old, new) in [
+        ("token", token(slow), token(fast)),
+        // Requests that wait in a queue keep their turns, so the queue empties no sooner.
+        ("leaky", leaky(Rate::per_second(5).unwrap()), leaky(fast)),
+        ("window", window(hour), window(second)),
+        ("log", log(hour), log(second)),
+        ("counter", counter(hour), counter(second)),
+        ("credits", credits(slow, Rate::per_hour(10).unwrap()), credits(Rate::per_second(5).unwrap(), fast)),
+    ] {
+        let mut now = 1_800_000_000_000_000; // counters are aligned: the start of an hour
+        store.set_time(now);
+        assert!(decide(&store, &[ask(name, "k", old, 10)]).await.verdict.is_allowed(), "{name}");
+        let one = || Ask { moves: true, ..ask(name, "k", new, 1) };
+        let wait = decide(&store, &[one()]).await.each[0].decision.retry_after().unwrap().get() / 1000;
+        assert!(wait <= 2_000_000, "{name}: {wait} us");
+        // A second denial finds the numbers in force and writes nothing.
+        let before = dump(&server);
+        now += wait / 2;
+        store.set_time(now);
+        assert!(!decide(&store, &[Ask { cost: 9, ..one() }]).await.verdict.is_allowed(), "{name}");
+        assert!(dump(&server) == before, "{name}: the second denial has written something");
+        now += wait - wait / 2;
+        store.set_time(now);
+        assert!(decide(&store, &[one()]).await.verdict.is_allowed(), "{name}: after {wait} us");
+        server.command(&["FLUSHALL"]);
+    }
+}
+
 #[tokio::test]
 async fn a_key_keeps_its_tokens_when_its_numbers_change() {
     let server = RedisServer::start();

@@ -87,6 +87,34 @@ impl Request<'_> {
         self
     }
 
+    /// [`tier`](Self::tier), for a key that has one tier at a time. A key that was last charged under another tier has moved
+    /// to this one: it keeps its tokens, and from its first denial on it refills by the numbers of this tier.
+    ///
+    /// Do not use it for a key that callers of several tiers share. Denied requests would move the key between them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let free = TokenBucket::new(Rate::per_hour(1)?, 1)?;
+    /// let limiter = KeyedLimiter::builder(free).clock(Clock::manual()).build();
+    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(1)?, 1)?)?;
+    /// assert!(limiter.ask("acme").check().is_allowed());
+    /// let denied = limiter.ask("acme").only_tier(pro).check();
+    /// assert_eq!(denied.retry_after().map(Duration::from), Some(Duration::from_secs(1))); // not an hour
+    /// limiter.clock().advance(Duration::from_secs(1));
+    /// assert!(limiter.ask("acme").only_tier(pro).check().is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the tier is another limiter's.
+    pub fn only_tier(mut self, tier: Tier) -> Self {
+        self.ask.moves = true;
+        self.tier(tier)
+    }
+
     /// What its key is known by: a hash under the table's secret, of its own for every limiter. For those who count keys
     /// themselves, such as the hottest.
     ///

@@ -2,7 +2,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tollgate_core::{
-    Align, FixedWindow, LeakyBucket, Mode, PermitId, Rate, SlidingCounter, SlidingLog, State, TokenBucket,
+    Align, BurstCredits, FixedWindow, LeakyBucket, Mode, PermitId, Rate, SlidingCounter, SlidingLog, State,
+    TokenBucket,
 };
 use tollgate_testkit::Random;
 
@@ -75,6 +76,59 @@ fn a_key_under_other_numbers_keeps_its_tokens() {
     limiter.set_rule(FixedWindow::new(3, Duration::from_secs(1), Align::First).unwrap()).unwrap();
     assert_eq!(limiter.check("alice").status.remaining, 2);
     assert_eq!(limiter.check("alice").status.remaining, 1);
+}
+
+/// The wait of a denial is that of the numbers in force, and the key passes when it is over. Without a conversion, the key
+/// would refill by its old numbers until it is charged.
+#[test]
+fn a_denied_key_refills_by_the_numbers_in_force() {
+    let hour = Duration::from_secs(3600);
+    let second = Duration::from_secs(1);
+    let per_hour = || Rate::per_hour(1).unwrap();
+    let window = |limit, span| Rule::from(FixedWindow::new(limit, span, Align::First).unwrap());
+    let log = |limit, span| Rule::from(SlidingLog::new(limit, span).unwrap());
+    let counter = |limit, span| Rule::from(SlidingCounter::new(limit, span, 4, Mode::Strict).unwrap());
+    let leaky = |rate, queue| Rule::from(LeakyBucket::new(rate, queue).unwrap());
+    let credits = |rate: Rate, peak| Rule::from(BurstCredits::new(rate, peak, 10).unwrap());
+    let pairs: [(Rule, Rule); 6] = [
+        (TokenBucket::new(per_hour(), 10).unwrap().into(), bucket(10, 10).into()),
+        // Requests that wait in a queue keep their turns, so the queue empties no sooner.
+        (leaky(Rate::per_second(5).unwrap(), 10), leaky(Rate::per_second(10).unwrap(), 10)),
+        (window(10, hour), window(10, second)),
+        (log(10, hour), log(10, second)),
+        (counter(10, hour), counter(10, second)),
+        (
+            credits(per_hour(), Rate::per_hour(10).unwrap()),
+            credits(Rate::per_second(5).unwrap(), Rate::per_second(10).unwrap()),
+        ),
+    ];
+    for (old, new) in pairs {
+        for is_moved in [false, true] {
+            let limiter = KeyedLimiter::builder(old).clock(Clock::manual()).build();
+            limiter.clock().advance(hour); // counters are aligned: begin at the start of one
+            let companion = limiter.another(bucket(1, 1)).unwrap();
+            assert!(limiter.ask("acme").cost(10).check().is_allowed());
+            let tier = if is_moved {
+                limiter.add_tier(new).unwrap()
+            } else {
+                limiter.set_rule(new).unwrap();
+                limiter.base_tier()
+            };
+            let ask = || limiter.ask("acme").only_tier(tier);
+            // Looking, or being denied by another limit or for ever, converts nothing.
+            let _ = (ask().cost(0).check(), ask().cost(11).check(), ask().peek());
+            // In a plan, as most requests of a policy are.
+            let (verdict, [decision, _]) = KeyedLimiter::check_all([ask(), companion.ask("acme")]);
+            assert!(!verdict.is_allowed(), "{new:?}");
+            let wait = Duration::from(decision.retry_after().unwrap());
+            assert!(wait <= 2 * second, "{wait:?} by {new:?}");
+            // Denials in between do not put it off.
+            limiter.clock().advance(wait / 2);
+            assert!(!ask().check().is_allowed(), "{new:?}");
+            limiter.clock().advance(wait - wait / 2);
+            assert!(ask().check().is_allowed(), "after {wait:?} by {new:?}, moved: {is_moved}");
+        }
+    }
 }
 
 /// Asking under numbers that a key has not been charged by must not leave it under them.

@@ -50,6 +50,12 @@ impl<'a, const N: usize> Locked<'a, N> {
     pub(super) fn decide(&mut self, now: Timestamp, decisions: &mut [Decision]) -> Verdict {
         self.prepare(now);
         let verdict = decide_all(self, now, decisions);
+        if !verdict.is_allowed() {
+            for (i, decision) in decisions.iter().enumerate() {
+                let ask = self.asks[i];
+                self.shard_mut(i).carry_over(&ask, decision.outcome, now);
+            }
+        }
         // Those that were merged were decided as one.
         (0..self.len).for_each(|i| decisions[i] = decisions[self.first_of[i]]);
         verdict

@@ -27,11 +27,12 @@ pub(crate) struct Ask {
     pub(crate) cost: u64,
     pub(crate) permit: Option<PermitId>, // who would hold it, where the rule is a concurrency limit
     pub(crate) is_one_of: bool,          // one of several of its plan, any of which is enough
+    pub(crate) moves: bool, // the key has one tier at a time: asked under another, it has moved there
 }
 
 impl Ask {
     pub(crate) const NOTHING: Self =
-        Self { hash: 0, tier: TierId::NONE, cost: 0, permit: None, is_one_of: false };
+        Self { hash: 0, tier: TierId::NONE, cost: 0, permit: None, is_one_of: false, moves: false };
 }
 
 /// The keys whose hashes begin alike.
@@ -118,6 +119,7 @@ impl Shard {
         } else if self.counts_denied(ask) {
             self.spend(ask, Together::ALONE, now);
         }
+        self.carry_over(ask, outcome, now);
         self.note_touched();
         Decision { outcome, status: self.status(ask, now) }
     }
@@ -352,6 +354,24 @@ impl Shard {
 
     /// Whether the request changes its key, if it passes. A concurrency limit is only charged where somebody
     /// holds the permit.
+    /// Converts a key to the numbers that deny it, if those have replaced the ones it was last charged by. From then on it
+    /// refills by the numbers in force, so that the wait of the denial is exact.
+    ///
+    /// The numbers of another tier replace nothing, except for a key that has one tier at a time. Otherwise a caller could
+    /// move a key between tiers by requests that are denied, for example from a long window to a short one that ends soon.
+    pub(crate) fn carry_over(&mut self, ask: &Ask, outcome: Outcome, now: Timestamp) {
+        let Outcome::Deny { retry: Retry::After(_) } = outcome else { return };
+        let Some(number) = self.segments.find(ask.hash).map(Slot::rule) else { return };
+        let is_replaced = ask.moves || !self.rules.is_in_force(number);
+        if number != self.rules.current(ask.tier)
+            && is_replaced
+            && self.is_charged(ask)
+            && self.has_bytes(self.adds(ask, now))
+        {
+            self.convert(ask, now);
+        }
+    }
+
     fn is_charged(&self, ask: &Ask) -> bool {
         ask.cost > 0 && (ask.permit.is_some() || !self.is_concurrency(ask))
     }
