@@ -78,6 +78,43 @@ pub trait Algorithm {
     /// ```
     fn spend(&self, state: &mut Self::State, cost: u64, now: Timestamp);
 
+    /// Whether a request whose whole cost is charged in any case ([`spend_in_full`](Self::spend_in_full)) stays within the
+    /// limit. As [`test`](Self::test), except for cost 0: that is denied while the key is above its limit, until it is
+    /// no longer. At exactly the limit it passes.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Outcome, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(1)?, 10)?;
+    /// let (mut key, at) = (Tat::default(), |s: u64| Timestamp::from_nanos(s * 1_000_000_000));
+    /// rule.spend_in_full(&mut key, 10, at(0));
+    /// assert_eq!(rule.test_in_full(&key, 0, at(0)), Outcome::ALLOW);
+    /// rule.spend_in_full(&mut key, 3, at(0));
+    /// let waits = [0, 1, 3].map(|s| rule.test_in_full(&key, 0, at(s)).retry_after().map(|wait| wait.as_secs_ceil()));
+    /// assert_eq!(waits, [Some(3), Some(2), None]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn test_in_full(&self, state: &Self::State, cost: u64, now: Timestamp) -> Outcome;
+
+    /// Charges a request whatever `test` says, also beyond the limit: for work that has been done, and whose cost is known
+    /// only afterwards. Cost 0 changes nothing.
+    ///
+    /// A bucket owes at most one burst, and a log at most its limit, so that a key recovers in a bounded time and memory. A
+    /// window counts everything until it ends.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Nanos, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(1)?, 10)?;
+    /// let (mut key, now) = (Tat::default(), Timestamp::from_nanos(0));
+    /// rule.spend_in_full(&mut key, 13, now);
+    /// assert_eq!(rule.test(&key, 1, now).retry_after().map(Nanos::as_secs_ceil), Some(4));
+    /// rule.spend_in_full(&mut key, 1_000_000, now);
+    /// assert_eq!(rule.test(&key, 1, now).retry_after().map(Nanos::as_secs_ceil), Some(11)); // one burst is owed
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn spend_in_full(&self, state: &mut Self::State, cost: u64, now: Timestamp);
+
     /// Gives back what a request of `cost` was charged at `charged`, as far as it still counts: for one that
     /// failed, or that took less than was thought. Returns how many units were given back; of a bucket that is now full
     /// the last of them may have come back in part by itself.

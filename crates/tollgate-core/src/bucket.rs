@@ -219,6 +219,22 @@ pub trait Holds: Algorithm<State = Tat> {
     /// ```
     fn keep_behind(&self, tat: &mut Tat, last_turn: Timestamp, now: Timestamp);
 
+    /// How long the key stays above its limit, where requests may wait for `max_wait`. None if it is not above. A token bucket
+    /// lets requests wait beyond its burst. The requests that wait in a queue are within its capacity.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Holds, LeakyBucket, Nanos, Rate, Tat, Timestamp, TokenBucket};
+    ///
+    /// let (rate, now, second) = (Rate::per_second(1)?, Timestamp::from_nanos(0), Nanos::new(1_000_000_000));
+    /// let (tokens, queue) = (TokenBucket::new(rate, 10)?, LeakyBucket::new(rate, 10)?);
+    /// let mut key = Tat::default();
+    /// tokens.spend_in_full(&mut key, 12, now);
+    /// assert_eq!(tokens.in_debt_for(&key, now, second), Some(second));
+    /// assert_eq!(queue.in_debt_for(&key, now, second), Some(Nanos::new(2_000_000_000)));
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    fn in_debt_for(&self, tat: &Tat, now: Timestamp, max_wait: Nanos) -> Option<Nanos>;
+
     /// Gives up the place of somebody whose turn has not come: [`Rule::withdraw`](crate::Rule::withdraw).
     ///
     /// ```
@@ -332,6 +348,23 @@ impl Bucket {
         let ahead = ahead + self.span(cost);
         self.reach(tat, ahead, now);
         ahead
+    }
+
+    /// Puts a request at the end of a schedule, however far that reaches, up to a debt of one capacity. A schedule that
+    /// reaches further already, by a clock that stepped back, stays as it is.
+    pub(crate) fn spend_in_full(&self, tat: &mut Tat, cost: u64, now: Timestamp) {
+        let ahead = self.ahead(*tat, now);
+        let most = (2 * self.tolerance).min(MAX_REACH + MAX_REACH / 2);
+        if cost > 0 && ahead < most {
+            let span = cost.saturating_mul(self.interval.ticks.get());
+            self.reach(tat, ahead.saturating_add(span).min(most), now);
+        }
+    }
+
+    /// How long the schedule still reaches beyond the tolerance and `wait` ticks. None if it does not.
+    pub(crate) fn in_debt_for(&self, tat: Tat, now: Timestamp, wait: u64) -> Option<Nanos> {
+        let debt = self.ahead(tat, now).saturating_sub(self.tolerance + wait);
+        (debt > 0).then(|| self.nanos(debt))
     }
 
     /// Moves the schedule back by what `cost` takes up, but not behind `now`, and returns how many units that is,

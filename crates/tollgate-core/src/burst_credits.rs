@@ -144,6 +144,17 @@ fn gained_beyond(rate: Rate, peak: Rate, span: Duration) -> u128 {
     peak_whole.saturating_sub(whole + u128::from(borrowed))
 }
 
+/// The outcome of two buckets that must both allow.
+#[inline]
+fn both(base: Outcome, peak: Outcome) -> Outcome {
+    match (base, peak) {
+        (Outcome::Deny { retry: base }, Outcome::Deny { retry: peak }) => {
+            Outcome::Deny { retry: base.max(peak) }
+        }
+        (denied @ Outcome::Deny { .. }, _) | (_, denied) => denied,
+    }
+}
+
 impl Algorithm for BurstCredits {
     type State = Credits;
 
@@ -154,18 +165,22 @@ impl Algorithm for BurstCredits {
 
     #[inline]
     fn test(&self, state: &Credits, cost: u64, now: Timestamp) -> Outcome {
-        match (self.base.test(&state.base, cost, now), self.peak.test(&state.peak, cost, now)) {
-            (Outcome::Deny { retry: base }, Outcome::Deny { retry: peak }) => {
-                Outcome::Deny { retry: base.max(peak) }
-            }
-            (denied @ Outcome::Deny { .. }, _) | (_, denied) => denied,
-        }
+        both(self.base.test(&state.base, cost, now), self.peak.test(&state.peak, cost, now))
     }
 
     #[inline]
     fn spend(&self, state: &mut Credits, cost: u64, now: Timestamp) {
         self.base.spend(&mut state.base, cost, now);
         self.peak.spend(&mut state.peak, cost, now);
+    }
+
+    fn test_in_full(&self, state: &Credits, cost: u64, now: Timestamp) -> Outcome {
+        both(self.base.test_in_full(&state.base, cost, now), self.peak.test_in_full(&state.peak, cost, now))
+    }
+
+    fn spend_in_full(&self, state: &mut Credits, cost: u64, now: Timestamp) {
+        self.base.spend_in_full(&mut state.base, cost, now);
+        self.peak.spend_in_full(&mut state.peak, cost, now);
     }
 
     /// Each bucket gets back what it still knows of the charge, as a [`TokenBucket`] does: neither is then

@@ -231,6 +231,17 @@ impl Algorithm for FixedWindow {
         state.used = state.used.saturating_add(cost); // with those denied, it may be more than the limit
     }
 
+    fn test_in_full(&self, state: &Window, cost: u64, now: Timestamp) -> Outcome {
+        if cost == 0 && self.used(state, now) > self.limit {
+            return Outcome::deny_for(state.end.since(now));
+        }
+        self.test(state, cost, now)
+    }
+
+    fn spend_in_full(&self, state: &mut Window, cost: u64, now: Timestamp) {
+        self.spend(state, cost, now);
+    }
+
     #[inline]
     fn counts_denied(&self) -> bool {
         self.counts_denied

@@ -102,6 +102,17 @@ impl Algorithm for LeakyBucket {
         self.bucket.spend(tat, self.bucket.ahead(*tat, now), cost, now);
     }
 
+    fn test_in_full(&self, tat: &Tat, cost: u64, now: Timestamp) -> Outcome {
+        match self.bucket.in_debt_for(*tat, now, 0) {
+            Some(debt) if cost == 0 => Outcome::deny_for(debt),
+            _ => self.test(tat, cost, now),
+        }
+    }
+
+    fn spend_in_full(&self, tat: &mut Tat, cost: u64, now: Timestamp) {
+        self.bucket.spend_in_full(tat, cost, now);
+    }
+
     /// Nothing, ever. A place in the queue is a time to go at, and those behind it have been told theirs. With
     /// the end of the queue moved forward, the next would get a time that somebody already has: two would go
     /// at once.
@@ -178,6 +189,10 @@ impl Holds for LeakyBucket {
             let no_sooner = self.bucket.at_least(last_turn.since(now)) + self.bucket.span(1);
             self.bucket.reach(tat, self.bucket.ahead(*tat, now).max(no_sooner), now);
         }
+    }
+
+    fn in_debt_for(&self, tat: &Tat, now: Timestamp, _max_wait: Nanos) -> Option<Nanos> {
+        self.bucket.in_debt_for(*tat, now, 0)
     }
 
     fn withdraw(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Nanos {

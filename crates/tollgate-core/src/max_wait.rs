@@ -241,6 +241,18 @@ impl<B: Holds> Algorithm for MaxWait<B> {
         }
     }
 
+    fn test_in_full(&self, state: &Waiting, cost: u64, now: Timestamp) -> Outcome {
+        match self.bucket.in_debt_for(&state.tat, now, self.max_wait) {
+            Some(debt) if cost == 0 => Outcome::deny_for(debt),
+            _ => self.test(state, cost, now),
+        }
+    }
+
+    /// Nobody waits for a request that is charged in full: it has been served.
+    fn spend_in_full(&self, state: &mut Waiting, cost: u64, now: Timestamp) {
+        self.bucket.spend_in_full(&mut state.tat, cost, now);
+    }
+
     /// As the bucket, while nobody waits; around a leaky bucket that is nothing. Nothing also while somebody
     /// does: a turn once promised is not moved, and whoever came next would go before it.
     fn refund(&self, state: &mut Waiting, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {

@@ -229,6 +229,34 @@ impl Rule {
             concurrency => concurrency.acquire(own(state), id, cost, now))
     }
 
+    /// [`Algorithm::test_in_full`]. A concurrency limit holds places and no costs: it says what [`test`](Self::test) says.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Align, FixedWindow, Rule, State, Timestamp};
+    ///
+    /// let rule = Rule::from(FixedWindow::new(1000, Duration::from_secs(3600), Align::Epoch)?);
+    /// let (mut key, now) = (State::default(), Timestamp::from_nanos(0));
+    /// let passes = [0, 900, 0, 300, 0].map(|cost| {
+    ///     let outcome = rule.test_in_full(&key, cost, now);
+    ///     rule.spend_in_full(&mut key, cost, now);
+    ///     outcome.is_allowed()
+    /// });
+    /// assert_eq!(passes, [true, true, true, false, false]);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn test_in_full(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
+        each!(self,
+            rule => read(state, |state| rule.test_in_full(state, cost, now)),
+            concurrency => read(state, |state| concurrency.test(state, cost, now)))
+    }
+
+    /// [`Algorithm::spend_in_full`]. A concurrency limit is charged nothing. [`test_in_full`](Self::test_in_full) has an
+    /// example.
+    pub fn spend_in_full(&self, state: &mut State, cost: u64, now: Timestamp) {
+        each!(self, rule => rule.spend_in_full(own(state), cost, now), _concurrency => ())
+    }
+
     /// The most bytes on the heap that charging `cost` may add to what the state has there
     /// ([`State::heap_bytes`]): for stores that must know before they let a request pass. 0 where all
     /// is kept in place, and where there is room already.
@@ -248,6 +276,24 @@ impl Rule {
             Self::TokenBucketMaxWait(_) | Self::LeakyBucketMaxWait(_) => read(state, Waiting::heap_growth),
             Self::Concurrency(_) => read(state, Permits::heap_growth),
             Self::TokenBucket(_) | Self::LeakyBucket(_) | Self::FixedWindow(_) | Self::BurstCredits(_) => 0,
+        }
+    }
+
+    /// [`heap_growth`](Self::heap_growth) of a charge in full, which may take a log beyond its limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Rule, SlidingLog, State};
+    ///
+    /// let rule = Rule::from(SlidingLog::new(10, Duration::from_secs(60))?);
+    /// assert_eq!(rule.heap_growth_in_full(&State::default(), 99), 2 * 10 * 8);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn heap_growth_in_full(&self, state: &State, cost: u64) -> usize {
+        match self {
+            Self::SlidingLog(rule) => read(state, |log| rule.heap_growth_in_full(log, cost)),
+            Self::TokenBucketMaxWait(_) | Self::LeakyBucketMaxWait(_) | Self::Concurrency(_) => 0,
+            _ => self.heap_growth(state, cost),
         }
     }
 

@@ -368,9 +368,10 @@ impl Algorithm for SlidingCounter {
 
     #[inline]
     fn test(&self, counts: &Counts, cost: u64, now: Timestamp) -> Outcome {
-        if cost == 0 {
-            return Outcome::ALLOW;
-        }
+        if cost == 0 { Outcome::ALLOW } else { self.test_in_full(counts, cost, now) }
+    }
+
+    fn test_in_full(&self, counts: &Counts, cost: u64, now: Timestamp) -> Outcome {
         if cost > self.limit {
             return Outcome::NEVER;
         }
@@ -399,6 +400,17 @@ impl Algorithm for SlidingCounter {
         }
         let index = self.locate(now).0.max(counts.newest);
         *counts.open(index, self.buckets) += cost;
+    }
+
+    fn spend_in_full(&self, counts: &mut Counts, cost: u64, now: Timestamp) {
+        if cost == 0 {
+            return;
+        }
+        let index = self.locate(now).0.max(counts.newest);
+        counts.open(index, self.buckets);
+        // The sum of all counts must fit, as it does within the limit.
+        let room = MAX_LIMIT.saturating_sub(counts.ring().iter().sum());
+        *counts.open(index, self.buckets) += cost.min(room);
     }
 
     /// The count of the sub-window that `charged` lies in goes down, if it still counts; what is taken from the

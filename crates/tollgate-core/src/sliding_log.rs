@@ -170,7 +170,7 @@ impl SlidingLog {
     }
 
     /// Makes room for `cost` more entries, at most `limit` in all, doubling so that it is seldom done.
-    fn reserve(&self, log: &mut Log, cost: usize, now: Timestamp) {
+    fn reserve(&self, log: &mut Log, cost: usize, most: usize, now: Timestamp) {
         let needed = log.len() + cost;
         if needed <= log.times.capacity() && needed <= self.limit {
             return;
@@ -178,23 +178,37 @@ impl SlidingLog {
         log.times.drain(..self.left(log, now));
         let needed = log.len() + cost;
         if needed > log.allocated() {
-            log.times.reserve_exact(self.wanted(log, needed) - log.len());
+            log.times.reserve_exact(wanted(log, needed, most) - log.len());
         }
     }
 
-    /// The entries to make room for where so many are needed.
-    fn wanted(&self, log: &Log, needed: usize) -> usize {
-        needed.max(2 * log.allocated()).min(self.limit)
+    /// The most entries of a log that requests are charged to in full: one limit above the limit.
+    const fn most_in_full(&self) -> usize {
+        self.limit.saturating_mul(2)
     }
 
     /// Bytes on the heap that a charge may add.
     pub(crate) fn heap_growth(&self, log: &Log, cost: u64) -> usize {
-        let needed = log.len().saturating_add(cost as usize);
-        if needed <= log.allocated() {
-            return 0;
-        }
-        self.wanted(log, needed).saturating_sub(log.allocated()) * size_of::<Timestamp>()
+        growth(log, cost, self.limit)
     }
+
+    /// Bytes on the heap that a charge in full may add.
+    pub(crate) fn heap_growth_in_full(&self, log: &Log, cost: u64) -> usize {
+        growth(log, cost, self.most_in_full())
+    }
+}
+
+/// The entries to make room for where so many are needed, of at most `most`.
+fn wanted(log: &Log, needed: usize, most: usize) -> usize {
+    needed.max(2 * log.allocated()).min(most)
+}
+
+fn growth(log: &Log, cost: u64, most: usize) -> usize {
+    let needed = log.len().saturating_add(cost as usize);
+    if needed <= log.allocated() {
+        return 0;
+    }
+    wanted(log, needed, most).saturating_sub(log.allocated()) * size_of::<Timestamp>()
 }
 
 impl Algorithm for SlidingLog {
@@ -230,8 +244,27 @@ impl Algorithm for SlidingLog {
             return;
         }
         let now = log.effective(now);
-        self.reserve(log, cost as usize, now);
+        self.reserve(log, cost as usize, self.limit, now);
         log.times.extend(std::iter::repeat_n(now, cost as usize));
+    }
+
+    fn test_in_full(&self, log: &Log, cost: u64, now: Timestamp) -> Outcome {
+        let over = self.counted(log, now).saturating_sub(self.limit);
+        if cost > 0 || over == 0 {
+            return self.test(log, cost, now);
+        }
+        let last = log.times[log.len() - self.limit - 1]; // the newest of those that must have left
+        Outcome::deny_for(last.after(self.window).since(now))
+    }
+
+    fn spend_in_full(&self, log: &mut Log, cost: u64, now: Timestamp) {
+        let effective = log.effective(now);
+        let room = self.most_in_full().saturating_sub(self.counted(log, now));
+        let units = usize::try_from(cost).map_or(room, |cost| cost.min(room));
+        if units > 0 {
+            self.reserve(log, units, self.most_in_full(), effective);
+            log.times.extend(std::iter::repeat_n(effective, units));
+        }
     }
 
     /// Strikes up to `cost` entries that are stamped `charged` and still count. Nothing for a charge that was

@@ -145,6 +145,17 @@ impl Algorithm for TokenBucket {
         self.bucket.spend(tat, self.bucket.ahead(*tat, now), cost, now);
     }
 
+    fn test_in_full(&self, tat: &Tat, cost: u64, now: Timestamp) -> Outcome {
+        match self.bucket.in_debt_for(*tat, now, 0) {
+            Some(debt) if cost == 0 => Outcome::deny_for(debt),
+            _ => self.test(tat, cost, now),
+        }
+    }
+
+    fn spend_in_full(&self, tat: &mut Tat, cost: u64, now: Timestamp) {
+        self.bucket.spend_in_full(tat, cost, now);
+    }
+
     /// The tokens are back at once, at most until the bucket is full; it is then unused. Nothing once a whole
     /// burst could have been refilled since `charged`, nor for a cost above the burst. Where only a part of a
     /// token was missing it is given back, but not told.
@@ -221,6 +232,10 @@ impl Holds for TokenBucket {
             let no_sooner = self.bucket.tolerance() + self.bucket.at_least(last_turn.since(now));
             self.bucket.reach(tat, self.bucket.ahead(*tat, now).max(no_sooner), now);
         }
+    }
+
+    fn in_debt_for(&self, tat: &Tat, now: Timestamp, max_wait: Nanos) -> Option<Nanos> {
+        self.bucket.in_debt_for(*tat, now, self.bucket.wait(max_wait))
     }
 
     fn withdraw(&self, tat: &mut Tat, cost: u64, now: Timestamp) -> Nanos {

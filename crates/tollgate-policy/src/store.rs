@@ -73,6 +73,9 @@ pub enum Does {
     Charge,
     /// It is charged, and holds a place of a concurrency limit.
     Hold,
+    /// Its whole cost is charged in any case, also where the request is denied or goes beyond the limit. Cost 0 is denied
+    /// while the key is above its limit. A concurrency limit is only looked at.
+    ChargeInFull,
     /// Its cost, which was charged before, is given back.
     Refund,
     /// Nothing: it is only looked at what it would be told.

@@ -49,6 +49,17 @@ impl Schedule {
         self.span(self.capacity)
     }
 
+    /// The most units of a schedule that requests are charged to in full: one capacity above the capacity.
+    pub(crate) const fn most_in_full(&self) -> u64 {
+        self.capacity.saturating_mul(2)
+    }
+
+    /// How far such a schedule may reach.
+    pub(crate) fn reach_in_full(&self) -> Span {
+        let span = self.span(self.most_in_full());
+        Span { whole: span.whole.min(MOST), ..span }
+    }
+
     pub(crate) const fn of_pieces(&self, pieces: u64) -> Span {
         Span { whole: pieces / self.per, part: pieces % self.per }
     }

@@ -32,11 +32,14 @@ pub(crate) enum Answer {
     },
 }
 
-/// What was decided, of each limit of the script.
+/// What was decided.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) verdict: Verdict,
+    /// Of each limit of the script.
     pub(crate) each: SmallVec<[Seen; 4]>,
+    /// Of each ask that names the same key as another, with its place: it is decided after those before it.
+    pub(crate) repeated: SmallVec<[(usize, Seen); 2]>,
 }
 
 /// An answer that no script gives.
@@ -85,14 +88,55 @@ fn decided(
     let at = Timestamp::from_nanos(now.saturating_mul(MICRO));
     let mut lines: SmallVec<[Line<'_>; 4]> = SmallVec::new();
     for limit in &prepared.limits {
-        lines.push(Line { limit, held: Held::read(limit, which, items)? });
+        lines.push(Line { limit, held: Held::read(limit, which, items)?, is_charged: false });
     }
+    let before: SmallVec<[(usize, Held); 2]> = (0..lines.len())
+        .filter(|limit| prepared.limits[*limit].does != Does::Refund && prepared.is_shared(*limit))
+        .map(|limit| (limit, lines[limit].held.clone()))
+        .collect();
     let (verdict, each) = decide(&mut lines, prepared.is_denied, at);
     let is_charged = status == 1;
     if !prepared.is_denied && is_charged != verdict.is_allowed() {
         return Err(Misunderstood::Disagree);
     }
-    Ok(Answer::Decided(Replayed { verdict, each }))
+    let repeated = before
+        .into_iter()
+        .flat_map(|(limit, held)| repeated(prepared, limit, &held, lines[limit].is_charged, at))
+        .collect();
+    Ok(Answer::Decided(Replayed { verdict, each, repeated }))
+}
+
+/// What is decided of the asks of one limit that names their key, one after the other. The script has tested and charged them
+/// as one.
+fn repeated(
+    prepared: &Prepared,
+    limit: usize,
+    before: &Held,
+    is_charged: bool,
+    now: Timestamp,
+) -> SmallVec<[(usize, Seen); 2]> {
+    let line = |held: Held| Line { limit: &prepared.limits[limit], held, is_charged };
+    let mut sum = 0_u64;
+    let asks = prepared.asks.iter().enumerate().filter(|(_, asked)| asked.limit == limit);
+    asks.map(|(place, asked)| {
+        let charges = matches!(asked.does, Does::Charge | Does::Hold | Does::ChargeInFull);
+        let is_peek = asked.cost == 0 && asked.does != Does::ChargeInFull;
+        sum = if charges { sum.saturating_add(asked.cost) } else { sum };
+        let mut line = line(before.clone());
+        let outcome = match asked.does {
+            Does::Refund => Outcome::ALLOW,
+            Does::Preview => line.test_cost(asked.cost, now),
+            Does::Charge | Does::Hold | Does::ChargeInFull if is_peek => Outcome::ALLOW,
+            Does::ChargeInFull => line.test_in_full(sum, now),
+            Does::Charge | Does::Hold => line.test_cost(sum, now),
+        };
+        if is_charged {
+            line.spend_cost(sum, now);
+        }
+        let decision = Decision { outcome, status: line.status(now) };
+        (place, line.told(decision, now))
+    })
+    .collect()
 }
 
 /// What is left of an answer.
@@ -125,9 +169,11 @@ impl Items {
 struct Line<'l> {
     limit: &'l Limit,
     held: Held,
+    is_charged: bool,
 }
 
 /// A state, or of one that may be large what matters.
+#[derive(Clone)]
 enum Held {
     State(State),
     Log(Queue),
@@ -216,6 +262,16 @@ impl Queue {
         })
     }
 
+    /// [`test`](Self::test) of a request that is charged in any case: cost 0 is denied while there are more than the limit.
+    fn test_in_full(&self, limit: u64, cost: u64, now: Timestamp) -> Outcome {
+        match self.makes_room {
+            Some(room) if cost == 0 && self.count > limit => {
+                Outcome::Deny { retry: Retry::After(room.since(now)) }
+            }
+            _ => self.test(limit, cost, now),
+        }
+    }
+
     fn spend(&mut self, cost: u64, leaves: Timestamp) {
         if cost > 0 {
             self.count += cost;
@@ -235,7 +291,19 @@ impl Queue {
 
 impl Line<'_> {
     fn test(&self, now: Timestamp) -> Outcome {
-        if self.limit.does == Does::Refund { Outcome::ALLOW } else { self.test_cost(self.limit.cost, now) }
+        match self.limit.does {
+            Does::Refund => Outcome::ALLOW,
+            Does::ChargeInFull => self.test_in_full(self.limit.cost, now),
+            Does::Charge | Does::Hold | Does::Preview => self.test_cost(self.limit.cost, now),
+        }
+    }
+
+    fn test_in_full(&self, cost: u64, now: Timestamp) -> Outcome {
+        let rule = &self.limit.rule;
+        match &self.held {
+            Held::State(state) => rule.test_in_full(state, cost, now),
+            Held::Log(queue) | Held::Places(queue) => queue.test_in_full(rule.capacity(), cost, now),
+        }
     }
 
     fn test_cost(&self, cost: u64, now: Timestamp) -> Outcome {
@@ -247,21 +315,29 @@ impl Line<'_> {
     }
 
     fn spend(&mut self, now: Timestamp) {
-        let Limit { rule, cost, does, .. } = self.limit;
+        self.is_charged = true;
+        self.spend_cost(self.limit.cost, now);
+    }
+
+    fn spend_cost(&mut self, cost: u64, now: Timestamp) {
+        let Limit { rule, does, .. } = self.limit;
+        let in_full = *does == Does::ChargeInFull;
         match (&mut self.held, does) {
             (_, Does::Preview) => {}
-            (Held::State(state), Does::Refund) => _ = rule.refund(state, *cost, now, now),
+            (Held::State(state), Does::Refund) => _ = rule.refund(state, cost, now, now),
             (Held::Log(_) | Held::Places(_), Does::Refund) => {}
-            (Held::State(state), _) => rule.spend(state, PermitId(0), *cost, now),
+            (Held::State(state), _) if in_full => rule.spend_in_full(state, cost, now),
+            (Held::State(state), _) => rule.spend(state, PermitId(0), cost, now),
             (Held::Log(queue), _) => {
                 let window = rule.period().unwrap_or_default();
                 // A clock that stepped back finds the log as it stood at the newest entry.
                 let leaves = queue.last_leaves.unwrap_or_default().max(now.after(window));
-                queue.spend(*cost, leaves);
+                let most = rule.capacity().saturating_mul(2).saturating_sub(queue.count);
+                queue.spend(if in_full { cost.min(most) } else { cost }, leaves);
             }
             (Held::Places(queue), _) => {
                 if let Rule::Concurrency(concurrency) = rule {
-                    queue.spend(*cost, now.after(concurrency.lease().unwrap_or_default()));
+                    queue.spend(cost, now.after(concurrency.lease().unwrap_or_default()));
                 }
             }
         }
@@ -372,6 +448,10 @@ impl Line<'_> {
 
     /// Whether it is charged for a request that is denied, too. What is given back, or only looked at, is not.
     fn counts_denied(&self) -> bool {
-        matches!(self.limit.does, Does::Charge | Does::Hold) && self.limit.rule.counts_denied()
+        match self.limit.does {
+            Does::ChargeInFull => true,
+            Does::Charge | Does::Hold => self.limit.rule.counts_denied(),
+            Does::Refund | Does::Preview => false,
+        }
     }
 }

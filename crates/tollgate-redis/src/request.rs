@@ -90,7 +90,7 @@ impl Limit {
         let (rule, parts) = (slowed(&ask.rule, ask.pace), ask.rule.parts());
         // Whoever cannot hold a place only looks whether there is one.
         let does = match (ask.does, rule) {
-            (Does::Charge, Rule::Concurrency(_)) => Does::Preview,
+            (Does::Charge | Does::ChargeInFull, Rule::Concurrency(_)) => Does::Preview,
             (does, _) => does,
         };
         let (pace, cost, part, moves) = (ask.pace, ask.cost, ask.part, ask.moves);
@@ -98,7 +98,7 @@ impl Limit {
     }
 
     /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged. One that
-    /// only looks adds nothing.
+    /// only looks adds nothing. Where one is charged in full, so is the other.
     fn join(&mut self, other: &Self) {
         let looks = |limit: &Self| limit.cost == 0 || limit.does == Does::Preview;
         let other_alone = match (looks(self), looks(other)) {
@@ -106,6 +106,10 @@ impl Limit {
             (is_looking, other_looks) if is_looking || other_looks => is_looking,
             _ => self.does == Does::Refund && other.does != Does::Refund,
         };
+        let in_full = !looks(other) || looks(self);
+        if in_full && other.does == Does::ChargeInFull && self.does != Does::Refund {
+            self.does = Does::ChargeInFull;
+        }
         if other_alone {
             (self.does, self.cost) = (other.does, other.cost);
         } else if !looks(other) && (self.does == Does::Refund) == (other.does == Does::Refund) {
@@ -157,6 +161,9 @@ impl Limit {
     fn write(&self, id: &[u8], to: &mut Texts) {
         let fits = self.cost <= self.rule.capacity();
         let does = match self.does {
+            Does::ChargeInFull if self.cost == 0 => b'p', // denied by what is there already
+            Does::ChargeInFull if fits => b'f',
+            Does::ChargeInFull => b'g',
             _ if self.cost == 0 => b'z',
             Does::Refund if self.gives_back(fits) => b'r',
             Does::Refund => b'z',
@@ -177,7 +184,13 @@ impl Limit {
             });
         };
         // What does not fit is denied; only counts look at how much it is, that of denied requests or to be given back.
-        let (spent, clipped) = (if fits { self.cost } else { 0 }, self.cost.min(MOST));
+        let (in_full, most) = (matches!(does, b'f' | b'g'), self.rule.capacity().saturating_mul(2));
+        let spent = match fits {
+            true => self.cost,
+            false if in_full => self.cost.min(most),
+            false => 0,
+        };
+        let clipped = self.cost.min(MOST);
         match self.rule.parts() {
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
                 let schedule = Schedule::new(bucket);
@@ -185,7 +198,7 @@ impl Limit {
                 to.text(&self.tag);
                 let (cost, tolerance) = (schedule.span(spent), schedule.tolerance());
                 let Some(WaitParts { max_wait, max_waiting }) = waits else {
-                    schedule.write(&[cost, tolerance], to);
+                    schedule.write_with_debt(&[cost, tolerance], in_full, to);
                     return to.number(lingers(&self.parts));
                 };
                 let wait = max_wait.get() / MICRO;
@@ -196,7 +209,8 @@ impl Limit {
                 } else {
                     [tolerance, cost]
                 };
-                schedule.write(&[cost, reach, free], to);
+                schedule.write_with_debt(&[cost, reach], in_full, to);
+                schedule.write(&[free], to);
                 to.number(wait);
                 to.number(max_waiting.into());
             }
@@ -204,7 +218,9 @@ impl Limit {
                 head(b'd', b"");
                 to.text(&self.tag);
                 for schedule in [base, peak].map(Schedule::new) {
-                    schedule.write(&[schedule.span(spent), schedule.tolerance()], to);
+                    let cost = if in_full { self.cost.min(schedule.most_in_full()) } else { spent };
+                    let cost = schedule.span(cost);
+                    schedule.write_with_debt(&[cost, schedule.tolerance()], in_full, to);
                 }
             }
             RuleParts::FixedWindow { limit, window, align, counts_denied } => {
@@ -242,6 +258,14 @@ impl Limit {
 }
 
 impl Schedule {
+    /// [`write`](Self::write); where a request is charged in full, also how far the schedule may reach with its debt.
+    fn write_with_debt(&self, spans: &[Span], in_full: bool, to: &mut Texts) {
+        self.write(spans, to);
+        if in_full {
+            self.write(&[self.reach_in_full()], to);
+        }
+    }
+
     /// Spans as scripts take them: without pieces where none has any.
     fn write(&self, spans: &[Span], to: &mut Texts) {
         if spans.iter().all(|span| span.part == 0) {
@@ -253,32 +277,46 @@ impl Schedule {
     }
 }
 
+/// An ask of a request, and the limit that it is decided as.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) limit: usize,
+    pub(crate) does: Does,
+    pub(crate) cost: u64,
+}
+
 /// A request, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) keys: Texts,
     pub(crate) limits: SmallVec<[Limit; 1]>, // they are large, and moved with the future that asks
-    /// Which limit each ask is decided as.
-    pub(crate) limit_of: SmallVec<[usize; 4]>,
+    /// The asks, in order.
+    pub(crate) asks: SmallVec<[Asked; 4]>,
     pub(crate) is_denied: bool,
 }
 
 impl Prepared {
     pub(crate) fn new(asks: &[Ask<'_>], is_denied: bool) -> Self {
         let mut keys = Texts::default();
-        let (mut limits, mut limit_of): (SmallVec<[Limit; 1]>, SmallVec<[usize; 4]>) = Default::default();
+        let (mut limits, mut asked): (SmallVec<[Limit; 1]>, SmallVec<[Asked; 4]>) = Default::default();
         for ask in asks {
             keys.with(|bytes| write_key(ask, bytes));
             let limit = Limit::new(ask);
             // A key that is named twice pays for both, as one: two limits of a script may not stand for one state.
             let same = keys.repeated();
-            limit_of.push(same.unwrap_or(limits.len()));
+            let place = same.unwrap_or(limits.len());
+            asked.push(Asked { limit: place, does: limit.does, cost: limit.cost });
             match same {
                 Some(same) => limits[same].join(&limit),
                 None => limits.push(limit),
             }
         }
-        Self { keys, limits, limit_of, is_denied }
+        Self { keys, limits, asks: asked, is_denied }
+    }
+
+    /// Whether several asks are decided as this limit.
+    pub(crate) fn is_shared(&self, limit: usize) -> bool {
+        self.asks.iter().filter(|asked| asked.limit == limit).count() > 1
     }
 
     /// The script that decides it, and what it is told. `now` is the store's own unless a test says otherwise; `id` is that

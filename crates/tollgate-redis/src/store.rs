@@ -254,7 +254,7 @@ impl Inner {
             })
             .collect();
         let decisions: SmallVec<[Decision; 4]> = each.iter().map(|seen| seen.decision).collect();
-        let replayed = Replayed { verdict: Verdict::of(&decisions), each };
+        let replayed = Replayed { verdict: Verdict::of(&decisions), each, repeated: SmallVec::new() };
         Some(Decided { source: Source::DeniedCache, ..self.told(prepared, &replayed, "") })
     }
 
@@ -297,18 +297,18 @@ impl Inner {
         // Limits and asks are counted without those that decide alone.
         let live =
             |place: usize| prepared.limits[..place].iter().filter(|limit| limit.part != Part::Alone).count();
-        let asks = prepared.limit_of.iter().filter(|place| prepared.limits[**place].part != Part::Alone);
-        let reported = verdict
-            .reported
-            .and_then(|reported| asks.map(|place| live(*place)).position(|of| of == reported));
+        let asks: SmallVec<[usize; 8]> = prepared.asks.iter().map(|asked| asked.limit).collect();
+        let mut each: SmallVec<[Seen; 8]> = asks.iter().map(|limit| replayed.each[*limit]).collect();
+        replayed.repeated.iter().for_each(|(place, seen)| each[*place] = *seen);
+        let asks = asks.iter().filter(|limit| prepared.limits[**limit].part != Part::Alone);
+        // The last of those that name one key: it is decided with the costs of all of them.
+        let reported = verdict.reported.and_then(|reported| {
+            let of_asks: SmallVec<[usize; 8]> = asks.map(|limit| live(*limit)).collect();
+            of_asks.iter().rposition(|of| *of == reported)
+        });
         let is_held = verdict.is_allowed() && !prepared.is_denied;
         let permits = if is_held { held(prepared, permit) } else { Vec::new() };
-        Decided {
-            source: Source::Store,
-            verdict: Verdict { reported, ..*verdict },
-            each: prepared.limit_of.iter().map(|place| replayed.each[*place]).collect(),
-            permits,
-        }
+        Decided { source: Source::Store, verdict: Verdict { reported, ..*verdict }, each, permits }
     }
 
     async fn forget(&self, ask: &Ask<'_>) -> Result<bool, Unavailable> {

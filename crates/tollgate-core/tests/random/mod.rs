@@ -11,6 +11,7 @@ mod compare;
 mod concurrency;
 mod conversion;
 mod fair_queue;
+mod in_full;
 mod plain;
 mod promises;
 mod refunds;

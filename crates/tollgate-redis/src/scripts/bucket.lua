@@ -1,7 +1,7 @@
 -- Token bucket and leaky bucket, also with a max_wait: see bucket.rs, max_wait.rs.
 --
--- Numbers: tag; then as spans the cost and how far the schedule may reach; then for how long it is kept when it is as new,
--- see `lingers` in numbers.rs. With a `w` in the head instead of that how far it reaches without anybody waiting, the
+-- Numbers: tag; then as spans the cost and how far the schedule may reach, and in full how far with its debt; then for how long
+-- it is kept when it is unused, see `lingers` in numbers.rs. With a `w` in the head instead of that how far it reaches without anybody waiting, the
 -- longest wait in whole microseconds, and how many may wait.
 -- State: `tat[+part][,turn,turn…] tag`: the theoretical arrival time in whole microseconds and in pieces of the next one, and
 -- when those go who wait. Answers: tat, part, number of turns, the turns.
@@ -34,6 +34,10 @@ makers.b = function()
       tolerance = tolerance, tolerance_part = tolerance_part, lingers = 0, keeps = keeps, kind = 0, group = 0, does = 0,
       allows = 0,
     }
+    if is_in_full(head) then
+      limit.most, limit.most_part = span(ARGV[at + 3])
+      at = at + 1
+    end
     if string.sub(head, 4, 4) ~= 'w' then
       limit.lingers = tonumber(ARGV[at + 3])
       return limit, at + 4
@@ -51,6 +55,16 @@ makers.b = function()
     return reach, part
   end
 
+  -- The same, as far as a schedule with a debt may reach. One that reaches further stays as it is.
+  function rule.reach_in_full(limit)
+    local reach, part = rule.reach_with(limit)
+    if reach < limit.most or (reach == limit.most and part <= limit.most_part) then return reach, part end
+    if limit.ahead > limit.most or (limit.ahead == limit.most and limit.part > limit.most_part) then
+      return limit.ahead, limit.part
+    end
+    return limit.most, limit.most_part
+  end
+
   -- How long the request waits, in whole microseconds, rounded up.
   local function delay(limit, reach, part)
     local wait = reach - limit.free
@@ -61,7 +75,8 @@ makers.b = function()
   function rule.test(limit)
     local reach, part = rule.reach_with(limit)
     if reach > limit.tolerance or (reach == limit.tolerance and part > limit.tolerance_part) then return false end
-    if not limit.max_wait then return true end
+    -- Cost 0 is denied only by a debt.
+    if not limit.max_wait or (limit.cost == 0 and limit.cost_part == 0) then return true end
     local makes_room = #limit.turns - limit.max_waiting + 1
     if makes_room >= 1 and limit.turns[makes_room] > now then return false end
     return delay(limit, reach, part) <= limit.max_wait
@@ -90,6 +105,11 @@ makers.b = function()
       end
     end
     save(limit, reach, part)
+  end
+
+  -- Nobody waits for it: it has been served.
+  function rule.spend_in_full(limit)
+    save(limit, rule.reach_in_full(limit))
   end
 
   -- The cost is that of what is given back.

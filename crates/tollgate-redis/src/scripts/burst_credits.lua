@@ -1,19 +1,22 @@
 -- Burst credits, two buckets of which both must allow: see burst_credits.rs.
 --
--- Numbers: tag; then as spans the cost and the tolerance of the credits, and those of the peak.
+-- Numbers: tag; then as spans the cost and the tolerance of the credits, and those of the peak; in full each with how far it may
+-- reach with its debt.
 -- State: `tat part tat part tag`. Answers the four.
 makers.d = function()
   local rule, bucket = {}, kind_of('b')
 
   -- A schedule, as bucket.lua has one in a limit; its text is how it was kept.
-  local function schedule(tat, part, at)
+  local function schedule(tat, part, at, in_full)
     local text = tat .. ' ' .. part
     local ahead, pieces = tat - now, tonumber(part)
     if ahead < 0 then ahead, pieces = 0, 0 end
     local cost, cost_part, per = span(ARGV[at])
     local tolerance, tolerance_part = span(ARGV[at + 1])
+    local most, most_part
+    if in_full then most, most_part = span(ARGV[at + 2]) end
     return {
-      text = text, ahead = ahead, part = pieces, cost = cost, cost_part = cost_part, per = per,
+      most = most, most_part = most_part, text = text, ahead = ahead, part = pieces, cost = cost, cost_part = cost_part, per = per,
       tolerance = tolerance, tolerance_part = tolerance_part,
     }
   end
@@ -27,10 +30,12 @@ makers.d = function()
     local n = #answer
     answer[n + 1], answer[n + 2] = tonumber(base), tonumber(base_part)
     answer[n + 3], answer[n + 4] = tonumber(peak), tonumber(peak_part)
+    local in_full = is_in_full(head)
+    local next = in_full and at + 4 or at + 3
     return {
-      key = key, tag = tag, base = schedule(base, base_part, at + 1), peak = schedule(peak, peak_part, at + 3),
-      is_held = is_held, keeps = keeps, kind = 0, group = 0, does = 0, allows = 0,
-    }, at + 5
+      key = key, tag = tag, base = schedule(base, base_part, at + 1, in_full),
+      peak = schedule(peak, peak_part, next, in_full), is_held = is_held, keeps = keeps, kind = 0, group = 0, does = 0, allows = 0,
+    }, in_full and at + 7 or at + 5
   end
 
   function rule.test(limit)
@@ -59,6 +64,10 @@ makers.d = function()
 
   function rule.spend(limit)
     save_both(limit, reach_text(bucket.reach_with(limit.base)), reach_text(bucket.reach_with(limit.peak)))
+  end
+
+  function rule.spend_in_full(limit)
+    save_both(limit, reach_text(bucket.reach_in_full(limit.base)), reach_text(bucket.reach_in_full(limit.peak)))
   end
 
   -- The schedule without what is given back, or as it was where there is nothing to give.

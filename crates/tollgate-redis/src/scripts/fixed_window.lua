@@ -56,6 +56,8 @@ makers.f = function()
     save(limit, math.min(used + limit.cost, 9007199254740991), is_same)
   end
 
+  rule.spend_in_full = rule.spend
+
   function rule.refund(limit)
     local given = math.min(limit.used, limit.cost)
     if now < limit.ends - limit.window or now >= limit.ends then return end

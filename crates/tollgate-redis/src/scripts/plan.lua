@@ -5,8 +5,8 @@
 -- kind has more, and its numbers (see the file of its kind); then for each of those states which key it is of, as it is
 -- held, and the numbers it is to be read as.
 --   group: a (all must allow), o (one of these must), s (decides by itself)
---   does: c (charge), n (the same, of more than it could ever hold), r (give back), p and x (look what c and n would be
---   told), z (cost 0)
+--   does: c (charge), n (the same, of more than it could ever hold), f and g (charge as c and n, in full and in any case),
+--   r (give back), p and x (look what c and n would be told), z (cost 0)
 -- Answers: whether it is allowed, now, and each state as it was. Or 2, now, which key has a state that others wrote, or
 -- nobody can read, and that state.
 local is_denied, at = string.sub(ARGV[2], 1, 1) == '1', 3
@@ -19,7 +19,7 @@ for i = 1, #KEYS do
   local limit, after = kind.load(KEYS[i], head, at + 1, answer)
   if not limit then return { 2, now, i, after } end
   at = after
-  local allows = does == 'z' or does == 'r' or ((does == 'c' or does == 'p') and kind.test(limit))
+  local allows = does == 'z' or does == 'r' or ((does == 'c' or does == 'p' or does == 'f') and kind.test(limit))
   limit.kind, limit.group, limit.does, limit.allows = kind, group, does, allows
   if group == 'a' then
     all = all and allows
@@ -34,6 +34,8 @@ for i = 1, #KEYS do
   local does = limit.does
   if does == 'r' then
     if allowed then limit.kind.refund(limit) end
+  elseif does == 'f' or does == 'g' then
+    limit.kind.spend_in_full(limit)
   elseif does == 'c' or does == 'n' then
     local passes = does == 'c' and limit.allows and (allowed or limit.group == 's')
     if passes or limit.counts_denied then

@@ -34,6 +34,12 @@ local function load_text(key, tag)
   return string.sub(held, 1, length - 1), nil, true
 end
 
+-- Whether the request of a head is charged in full.
+local function is_in_full(head)
+  local does = string.sub(head, 3, 3)
+  return does == 'f' or does == 'g'
+end
+
 -- A span that is told as `whole` or `whole+pieces/of`: whole microseconds, pieces, and how many make one.
 local function span(text)
   local whole = tonumber(text)

@@ -85,6 +85,12 @@ makers.s = function()
     save_counts(limit, is_same)
   end
 
+  -- As many as can be counted.
+  function rule.spend_in_full(limit)
+    limit.cost = math.min(limit.cost, 4503599627370495 - limit.old - limit.full)
+    rule.spend(limit)
+  end
+
   -- What was charged now is in the sub-window that the clock shows, also if that has stepped back.
   function rule.refund(limit)
     local lasts = limit.mode == 'l' and limit.buckets or limit.buckets + 1

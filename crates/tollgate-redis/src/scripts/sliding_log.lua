@@ -54,7 +54,7 @@ makers.w = function()
     local n = #answer
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = counted, newest, oldest, last
     return {
-      key = key, tag = tag, cost = cost, window = window, left = left, counted = counted, effective = effective, newest = newest,
+      key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = cost, window = window, left = left, counted = counted, effective = effective, newest = newest,
       old = old, fits = needed <= 0, keeps = old ~= window and string.sub(head, 4, 4) == 'k', kind = 0, group = 0,
       does = 0, allows = 0,
     }, at + 4
@@ -105,6 +105,12 @@ makers.w = function()
     for i = 1, limit.cost do units[i] = time end
     append(limit.key, units, 1, limit.cost)
     redis.call('PEXPIRE', limit.key, millis(limit.effective - now + limit.window))
+  end
+
+  -- One limit above the limit, at most.
+  function rule.spend_in_full(limit)
+    limit.cost = math.max(0, math.min(limit.cost, 2 * limit.limit - limit.counted))
+    rule.spend(limit)
   end
 
   return rule

@@ -28,6 +28,14 @@ async fn store(server: &RedisServer) -> RedisStore {
     store
 }
 
+/// A store whose time stands still.
+async fn store_at_a_time(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::with_manual_clock(settings(server)).unwrap();
+    assert!(store.ready(Duration::from_secs(10)).await);
+    store.set_time(1_800_000_000_000_000);
+    store
+}
+
 fn ask<'a>(limit: &'a str, key: &'a str, rule: Rule, cost: u64) -> Ask<'a> {
     Ask {
         limit: limit.into(),
@@ -70,6 +78,12 @@ fn one_of_each() -> Vec<(&'static str, Rule)> {
     ]
 }
 
+/// Those that count up to 100, and neither hold places nor let requests wait.
+fn counting_rules() -> impl Iterator<Item = (&'static str, Rule)> {
+    let counts = |rule: &Rule| !matches!(rule, Rule::Concurrency(_) | Rule::TokenBucketMaxWait(_));
+    one_of_each().into_iter().filter(move |(_, rule)| counts(rule))
+}
+
 /// That of a rate of 0.512.
 fn slow_pace() -> Pace {
     let mut multiplier = RateMultiplier::new(100).unwrap();
@@ -87,6 +101,26 @@ fn dump(server: &RedisServer) -> Vec<(Vec<u8>, Vec<u8>)> {
             (key, dumped)
         })
         .collect()
+}
+
+/// Usage that is reported after the work was done: counted in full, also beyond the limit, and then denied while it is above.
+#[tokio::test]
+async fn a_request_in_full_is_charged_also_where_the_plan_is_denied() {
+    let server = RedisServer::start();
+    let store = store_at_a_time(&server).await;
+    for (name, rule) in counting_rules() {
+        let usage = |cost| Ask { does: Does::ChargeInFull, ..ask(name, "k", rule, cost) };
+        let other = || ask("other", name, hourly(1), 1);
+        let mut passes = Vec::new();
+        for cost in [0, 90, 0, 30, 0] {
+            let decided = decide(&store, &[usage(cost), other()]).await;
+            passes.push(decided.each[0].decision.is_allowed());
+            if cost == 90 {
+                assert!(!decided.verdict.is_allowed(), "{name}: the other limit has room for one request");
+            }
+        }
+        assert_eq!(passes, [true, true, true, false, false], "{name}");
+    }
 }
 
 #[tokio::test]

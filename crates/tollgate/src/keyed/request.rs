@@ -67,6 +67,23 @@ impl Request<'_> {
         self
     }
 
+    /// Charges the whole cost in any case, also where the request is denied or goes beyond the limit: for work that has been
+    /// done, and whose cost is known only afterwards. Cost 0 is denied while the key is above its limit. A bucket owes at
+    /// most one burst, a log at most its limit.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let tokens = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1000)?, 1000)?);
+    /// let passes = [0, 900, 0, 300, 0].map(|cost| tokens.ask("acme").cost(cost).in_full().check().is_allowed());
+    /// assert_eq!(passes, [true, true, true, false, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn in_full(mut self) -> Self {
+        self.ask.in_full = true;
+        self
+    }
+
     /// The numbers it is decided by. A key that was last charged by others keeps its tokens.
     ///
     /// ```

@@ -218,12 +218,43 @@ fn limiters_of_one_table_are_charged_together_or_not_at_all() {
     }
     // The same key of both is two keys; the same key twice pays twice.
     assert!(KeyedLimiter::check_all([users.ask("acme"), tenants.ask("alice")]).0.is_allowed());
-    let (verdict, _) = KeyedLimiter::check_all([tenants.ask("acme").cost(5), tenants.ask("acme").cost(5)]);
+    // Each is decided after those before it.
+    let twice = |costs: [u64; 2]| KeyedLimiter::check_all(costs.map(|cost| tenants.ask("acme").cost(cost)));
+    let (verdict, decisions) = twice([5, 5]);
     assert!(!verdict.is_allowed());
-    let (verdict, [first, _]) =
-        KeyedLimiter::check_all([tenants.ask("acme").cost(5), tenants.ask("acme").cost(4)]);
+    assert_eq!(decisions.map(|decision| decision.is_allowed()), [true, false]);
+    let (verdict, decisions) = twice([5, 4]);
     assert!(verdict.is_allowed());
-    assert_eq!(first.status.remaining, 0);
+    assert_eq!(decisions.map(|decision| decision.status.remaining), [4, 0]);
+}
+
+/// A request that is charged in full is charged whatever the others say, and they are charged only together.
+#[test]
+fn a_request_in_full_is_charged_also_where_the_plan_is_denied() {
+    let usage =
+        KeyedLimiter::builder(FixedWindow::new(1000, Duration::from_secs(3600), Align::First).unwrap())
+            .clock(Clock::manual())
+            .build();
+    let calls = usage.another(bucket(1, 2)).unwrap();
+    let check = |cost| {
+        let requests = [usage.ask("acme").cost(cost).in_full(), calls.ask("acme")];
+        let (verdict, [usage, calls]) = KeyedLimiter::check_all(requests);
+        (verdict.is_allowed(), usage.status.remaining, calls.status.remaining)
+    };
+    assert_eq!(check(900), (true, 100, 1));
+    assert_eq!(check(300), (false, 0, 1)); // counted, though it goes beyond the limit
+    assert_eq!(check(0), (false, 0, 1)); // above the limit
+    usage.clock().advance(Duration::from_secs(3600));
+    assert_eq!(check(1000), (true, 0, 1));
+    assert_eq!(check(0), (true, 0, 0)); // at exactly the limit
+    // The other denies, and this one is counted all the same; the same key twice, one after the other.
+    assert_eq!(check(1), (false, 0, 0));
+    let twice = [usage.ask("bob").cost(900).in_full(), usage.ask("bob").cost(300).in_full()];
+    let (verdict, decisions) = KeyedLimiter::check_all(twice);
+    assert!(!verdict.is_allowed());
+    assert_eq!(decisions.map(|decision| decision.is_allowed()), [true, false]);
+    let over = usage.ask("bob").cost(0).in_full().check();
+    assert_eq!(over.retry_after().map(Duration::from), Some(Duration::from_secs(3600)));
 }
 
 #[test]

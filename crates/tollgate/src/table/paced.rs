@@ -23,6 +23,16 @@ impl Paced<'_> {
         self.rule.spend(state, permit, cost, self.time(now));
     }
 
+    /// [`test`](Self::test) of a request whose whole cost is charged in any case.
+    pub(crate) fn test_in_full(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
+        self.really(self.rule.test_in_full(state, cost, self.time(now)), cost, now)
+    }
+
+    /// [`spend`](Self::spend), also beyond the limit.
+    pub(crate) fn spend_in_full(&self, state: &mut State, cost: u64, now: Timestamp) {
+        self.rule.spend_in_full(state, cost, self.time(now));
+    }
+
     #[inline]
     pub(crate) fn decide(&self, state: &mut State, permit: PermitId, cost: u64, now: Timestamp) -> Decision {
         let Decision { outcome, status } = self.rule.decide(state, permit, cost, self.time(now));

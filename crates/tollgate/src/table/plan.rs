@@ -13,10 +13,11 @@ pub(crate) const MOST_LIMITS: usize = 32;
 pub(crate) const USUAL_LIMITS: usize = 8;
 
 /// Several asks, `N` at most, with all their shards locked. Nothing is allocated.
+///
+/// Asks that name one key are decided in their order: each is tested with the costs of those before it, and is charged its own.
 pub(super) struct Locked<'a, const N: usize> {
-    asks: [Ask; N],       // merged
-    told: &'a [Ask],      // as they came
-    first_of: [usize; N], // the ask that each is merged into
+    asks: [Ask; N],
+    tested: [u64; N], // what each is tested for: its cost, and the costs of those before it that name the same key
     guards: [Option<Guard<'a, Shard>>; N],
     guard_of: [usize; N],
     len: usize,
@@ -25,9 +26,8 @@ pub(super) struct Locked<'a, const N: usize> {
 impl<'a, const N: usize> Locked<'a, N> {
     pub(super) fn new(table: &'a Table, asks: &'a [Ask]) -> Self {
         let len = asks.len();
-        let (merged, first_of) = merged(table, asks);
-        let mut locked =
-            Self { asks: merged, told: asks, first_of, guards: [const { None }; N], guard_of: [0; N], len };
+        let (ordered, tested) = ordered(table, asks);
+        let mut locked = Self { asks: ordered, tested, guards: [const { None }; N], guard_of: [0; N], len };
         let shard = |i: usize| table.shard_number(asks[i].hash);
         let mut order: [usize; N] = std::array::from_fn(|i| i);
         // Always from the first shard to the last, so that no two requests wait for each other.
@@ -56,8 +56,6 @@ impl<'a, const N: usize> Locked<'a, N> {
                 self.shard_mut(i).carry_over(&ask, decision.outcome, now);
             }
         }
-        // Those that were merged were decided as one.
-        (0..self.len).for_each(|i| decisions[i] = decisions[self.first_of[i]]);
         verdict
     }
 
@@ -70,9 +68,9 @@ impl<'a, const N: usize> Locked<'a, N> {
         }
     }
 
-    /// Whether an ask, once its plan has been charged, holds a place.
+    /// Whether an ask that passed holds a permit now.
     pub(super) fn has_place(&self, i: usize) -> bool {
-        self.told[i].cost > 0 && self.shard(i).gives_place(&self.asks[self.first_of[i]])
+        self.shard(i).gives_place(&self.asks[i])
     }
 
     fn together(&self, i: usize) -> Together<'_> {
@@ -90,25 +88,25 @@ impl<'a, const N: usize> Locked<'a, N> {
 
 const LOCKED: &str = "the shard of every ask is locked";
 
-/// The asks, with the costs of those that name the same key added up in the first of them, whose tier holds for all,
-/// and a peek in the others: two limits of a plan may not stand for one state. With each, which that first one is.
-fn merged<const N: usize>(table: &Table, asks: &[Ask]) -> ([Ask; N], [usize; N]) {
-    // What the table takes for one key: of one shard, and alike in all that a slot keeps.
+/// The asks, each under the tier of the first that names its key, and what each is tested for.
+fn ordered<const N: usize>(table: &Table, asks: &[Ask]) -> ([Ask; N], [u64; N]) {
+    // The table takes two hashes for one key if they are of one shard and alike in all that a slot keeps.
     let same = |a: &Ask, b: &Ask| {
         a.hash << 16 == b.hash << 16 && table.shard_number(a.hash) == table.shard_number(b.hash)
     };
-    let mut merged = [Ask::NOTHING; N];
-    let mut first_of = std::array::from_fn(|i| i);
+    let (mut ordered, mut tested) = ([Ask::NOTHING; N], [0; N]);
     for (i, ask) in asks.iter().enumerate() {
-        merged[i] = *ask;
-        if let Some(first) = merged[..i].iter().position(|earlier| same(earlier, ask)) {
-            merged[first].cost = merged[first].cost.saturating_add(ask.cost);
-            merged[first].is_one_of &= ask.is_one_of;
-            merged[i] = Ask { cost: 0, ..merged[first] };
-            first_of[i] = first;
+        (ordered[i], tested[i]) = (*ask, ask.cost);
+        let Some(first) = ordered[..i].iter().position(|earlier| same(earlier, ask)) else { continue };
+        // Two tiers of one key may have different algorithms: the first is the one that counts.
+        (ordered[i].hash, ordered[i].tier) = (ordered[first].hash, ordered[first].tier);
+        let is_peek = ask.cost == 0 && !ask.in_full;
+        if !is_peek {
+            let before = asks[..i].iter().filter(|earlier| same(earlier, ask)).map(|earlier| earlier.cost);
+            tested[i] = before.fold(ask.cost, u64::saturating_add);
         }
     }
-    (merged, first_of)
+    (ordered, tested)
 }
 
 impl<const N: usize> Plan for Locked<'_, N> {
@@ -117,23 +115,15 @@ impl<const N: usize> Plan for Locked<'_, N> {
     }
 
     fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        self.shard(i).test(&self.asks[i], self.together(i), now)
+        let ask = Ask { cost: self.tested[i], ..self.asks[i] };
+        self.shard(i).test(&ask, self.together(i), now)
     }
 
     fn spend(&mut self, i: usize, now: Timestamp) {
-        let Self { asks, told, first_of, guards, guard_of, len } = self;
+        let Self { asks, guards, guard_of, len, .. } = self;
         let shard = guards[guard_of[i]].as_mut().expect(LOCKED);
         // By now those before it have been charged.
-        let together = Together { all: &asks[..*len], earlier: &[] };
-        if !shard.gives_place(&asks[i]) {
-            return shard.spend(&asks[i], together, now);
-        }
-        // Places are held one by one, so that each of those who name the key can give back its own.
-        let named = (i..*len).filter(|&j| first_of[j] == i && told[j].cost > 0);
-        for (earlier, j) in named.enumerate() {
-            let ask = Ask { cost: told[j].cost, permit: told[j].permit, ..asks[i] };
-            if earlier == 0 { shard.spend(&ask, together, now) } else { shard.spend_besides(&ask, now) }
-        }
+        shard.spend(&asks[i], Together { all: &asks[..*len], earlier: &[] }, now);
     }
 
     fn status(&self, i: usize, now: Timestamp) -> Status {

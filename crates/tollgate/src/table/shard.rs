@@ -28,11 +28,43 @@ pub(crate) struct Ask {
     pub(crate) permit: Option<PermitId>, // who would hold it, where the rule is a concurrency limit
     pub(crate) is_one_of: bool,          // one of several of its plan, any of which is enough
     pub(crate) moves: bool, // the key has one tier at a time: asked under another, it has moved there
+    pub(crate) in_full: bool, // the whole cost is charged in any case; cost 0 is denied while the key is above its limit
 }
 
 impl Ask {
-    pub(crate) const NOTHING: Self =
-        Self { hash: 0, tier: TierId::NONE, cost: 0, permit: None, is_one_of: false, moves: false };
+    pub(crate) const NOTHING: Self = Self {
+        hash: 0,
+        tier: TierId::NONE,
+        cost: 0,
+        permit: None,
+        is_one_of: false,
+        moves: false,
+        in_full: false,
+    };
+
+    #[inline]
+    fn test(&self, rule: &Paced<'_>, state: &State, now: Timestamp) -> Outcome {
+        if self.in_full { rule.test_in_full(state, self.cost, now) } else { rule.test(state, self.cost, now) }
+    }
+
+    #[inline]
+    fn spend(&self, rule: &Paced<'_>, state: &mut State, permit: PermitId, now: Timestamp) {
+        if self.in_full {
+            rule.spend_in_full(state, self.cost, now);
+        } else {
+            rule.spend(state, permit, self.cost, now);
+        }
+    }
+
+    /// The most bytes that a charge adds to a state.
+    #[inline]
+    fn heap_growth(&self, rule: &Rule, state: &State) -> usize {
+        if self.in_full {
+            rule.heap_growth_in_full(state, self.cost)
+        } else {
+            rule.heap_growth(state, self.cost)
+        }
+    }
 }
 
 /// The keys whose hashes begin alike.
@@ -75,6 +107,7 @@ impl Shard {
         // The way of nearly all requests, with nothing in it that they do not need.
         if let Rule::TokenBucket(rule) = self.rules.get(number)
             && !self.rules.are_paced()
+            && !ask.in_full
             && let Some(slot) = self.segments.find_mut(ask.hash)
             && slot.rule() == number
         {
@@ -87,6 +120,7 @@ impl Shard {
         let (most, is_charged) = (self.max_bytes.saturating_sub(self.bytes()), self.is_charged(ask));
         let Self { segments, slab, rules, .. } = self;
         if is_charged
+            && !ask.in_full
             && let Some(slot) = segments.find_mut(ask.hash)
             && slot.rule() == number
         {
@@ -168,8 +202,8 @@ impl Shard {
     fn test_alone(&self, ask: &Ask, now: Timestamp) -> Outcome {
         let rule = self.rules.paced(self.rules.current(ask.tier));
         match self.segments.find(ask.hash) {
-            Some(slot) => self.read_as(ask, slot, now, |state| rule.test(state, ask.cost, now)),
-            None => rule.test(&State::Unused, ask.cost, now),
+            Some(slot) => self.read_as(ask, slot, now, |state| ask.test(&rule, state, now)),
+            None => ask.test(&rule, &State::Unused, now),
         }
     }
 
@@ -179,14 +213,6 @@ impl Shard {
             self.spend_into(self.room(ask, together, now), ask, now);
         }
         self.note_touched();
-    }
-
-    /// Charges a request after another of its plan that named the same key and for which room was found; nothing
-    /// where that one was let through without.
-    pub(crate) fn spend_besides(&mut self, ask: &Ask, now: Timestamp) {
-        if self.segments.find(ask.hash).is_some() {
-            self.spend_into(Room::Here, ask, now);
-        }
     }
 
     fn spend_into(&mut self, room: Room, ask: &Ask, now: Timestamp) {
@@ -208,10 +234,10 @@ impl Shard {
         let rule = rules.paced(number);
         let permit = ask.permit.unwrap_or(PermitId(0));
         if let Some(slot) = segments.find_mut(ask.hash) {
-            return edit(slab, slot, rule.rule, |state| rule.spend(state, permit, ask.cost, now));
+            return edit(slab, slot, rule.rule, |state| ask.spend(&rule, state, permit, now));
         }
         let mut state = State::Unused;
-        rule.spend(&mut state, permit, ask.cost, now);
+        ask.spend(&rule, &mut state, permit, now);
         let word = match state {
             State::Bucket(tat) => tat.to_bits(),
             state => slab.add(state),
@@ -382,8 +408,9 @@ impl Shard {
     }
 
     /// Whether its key is charged for it also when it is denied.
+    /// Whether it is charged also where it, or its plan, is denied.
     pub(crate) fn counts_denied(&self, ask: &Ask) -> bool {
-        self.rules.get(self.rules.current(ask.tier)).counts_denied()
+        ask.in_full || self.rules.get(self.rules.current(ask.tier)).counts_denied()
     }
 
     fn is_concurrency(&self, ask: &Ask) -> bool {

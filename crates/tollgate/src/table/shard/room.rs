@@ -67,7 +67,9 @@ impl Shard {
         }
         let earlier =
             || together.earlier.iter().filter(|other| self.place.holds(other.hash) && self.is_charged(other));
-        let newcomers = || earlier().filter(|other| self.segments.find(other.hash).is_none());
+        // One that names the same key takes no place of its own.
+        let newcomers =
+            || earlier().filter(|other| other.hash != ask.hash && self.segments.find(other.hash).is_none());
         let has_place = !is_new || self.segments.len() + newcomers().count() < self.max_keys;
         // The sum is of interest only where there is a bound.
         let adds = |sum: usize, other: &Ask| sum.saturating_add(self.adds(other, now));
@@ -100,17 +102,16 @@ impl Shard {
         match self.segments.find(ask.hash) {
             Some(_) if is_word(rule) => 0,
             Some(slot) if slot.rule() == number => {
-                read(&self.slab, slot, rule, |state| rule.heap_growth(state, ask.cost))
+                read(&self.slab, slot, rule, |state| ask.heap_growth(rule, state))
             }
             Some(slot) => {
                 // It moves to a new place, and may keep more there.
-                let most =
-                    |state: &State| state.heap_bytes().saturating_add(rule.heap_growth(state, ask.cost));
+                let most = |state: &State| state.heap_bytes().saturating_add(ask.heap_growth(rule, state));
                 self.read_as(ask, slot, now, most).saturating_add(self.slab.growth())
             }
             None if is_word(rule) => self.segments.growth(),
             None => {
-                let heap = rule.heap_growth(&State::Unused, ask.cost);
+                let heap = ask.heap_growth(rule, &State::Unused);
                 heap.saturating_add(self.segments.growth() + self.slab.growth())
             }
         }
@@ -126,7 +127,7 @@ impl Shard {
             true => (0, self.slab.growth()),
             false => (self.slab.get(other.word).heap_bytes(), 0),
         };
-        rule.heap_growth(&State::Unused, ask.cost).saturating_add(place).saturating_sub(freed)
+        ask.heap_growth(rule, &State::Unused).saturating_add(place).saturating_sub(freed)
     }
 
     /// Whose place a newcomer takes, and whether that key is in use. One that is not, if a dozen or so have one;
