@@ -28,7 +28,7 @@ pub use algorithms::{Event, Limit, Name};
 pub use cases::{Outcomes, run_cases};
 pub use clients::Clients;
 pub use error::LabError;
-pub use log::{Counts, Entry, LogOptions, Logs, Progress, Wanted};
+pub use log::{ClientField, Counts, Entry, LogOptions, Logs, Progress, Wanted};
 pub use most::MostInWindow;
 pub use ordered::Seen;
 pub use policy_replay::{

@@ -113,6 +113,7 @@ pub fn replay_policy(
         text: Vec::new(),
     };
     let can_restart = each.is_none();
+    let logs = &logs.with_client_ip(&policy.identity.client_ip);
     let (deciding, seen) = in_order(logs, can_restart, &mut keep, progress, &mut |start| {
         let clock = Clock::manual_from(Duration::from_nanos(start));
         let limits = policy.limits.iter().map(|limit| LimitReplayed {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tollgate_lab::{LabError, Limit, LogOptions, Logs, Name, Replayed, Wanted, replay};
+use tollgate_lab::{ClientField, LabError, Limit, LogOptions, Logs, Name, Replayed, Wanted, replay};
 use tollgate_testkit::Directory;
 
 fn replayed(files: &[&[u8]], options: LogOptions) -> Result<Replayed, LabError> {
@@ -84,7 +84,7 @@ fn columns_can_be_named() {
         client_column: Some("Who".to_owned()),
         time_column: vec!["day".to_owned(), "clock".to_owned()],
         cost_columns: vec!["tokens".to_owned(), "more".to_owned()],
-        client: Wanted::Needed,
+        ..by_client()
     };
     let replayed = replayed(&[text.as_bytes()], options).unwrap();
     let tally = &replayed.lanes[0].tally;
@@ -295,5 +295,263 @@ fn random_bytes_do_no_harm() {
                 assert!(error.to_string().contains("log-0:"), "{error}");
             }
         }
+    }
+}
+
+/// The rest of a line behind the fields before its time.
+const REQUEST: &str = "[17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"agent\"";
+
+/// The clients of a log with these fields before the times, in their order, and the number of malformed lines.
+fn clients(prefixes: &[&str], options: LogOptions) -> Result<(Vec<String>, u64), String> {
+    let text: String = prefixes.iter().map(|prefix| format!("{prefix} {REQUEST}\n")).collect();
+    let replayed = replayed(&[text.as_bytes()], options).map_err(|error| error.to_string())?;
+    Ok((replayed.seen.clients.names(), replayed.seen.counts.malformed))
+}
+
+fn client_field(field: ClientField) -> LogOptions {
+    LogOptions { client_field: Some(field), ..by_client() }
+}
+
+fn trusted_hops(hops: usize) -> LogOptions {
+    LogOptions { trusted_hops: Some(hops), ..by_client() }
+}
+
+#[test]
+fn the_client_of_each_known_format_is_found() {
+    for (prefixes, expected) in [
+        (
+            &["203.0.113.9 - -", "203.0.113.8 - alice", "203.0.113.7 ident bob"][..],
+            &["203.0.113.9", "203.0.113.8", "203.0.113.7"][..],
+        ),
+        (
+            &["unicomp6.unicomp.net - -", "localhost - -", "1.2.3.xxx - -"],
+            &["unicomp6.unicomp.net", "localhost", "1.2.3.xxx"],
+        ),
+        (
+            &["203.0.113.9 - john doe", "203.0.113.8 - \"a b\"", "203.0.113.7 - - -"],
+            &["203.0.113.9", "203.0.113.8", "203.0.113.7"],
+        ),
+        (
+            &["2001:db8::1 - -", "[2001:db8::2]:443 - -", "203.0.113.9:51234 - -"],
+            &["2001:db8::1", "2001:db8::2", "203.0.113.9"],
+        ),
+        (
+            &["\"203.0.113.9\" - -", "203.0.113.8 \"-\" \"-\"", "203.0.113.7 -", "203.0.113.6"],
+            &["203.0.113.9", "203.0.113.8", "203.0.113.7", "203.0.113.6"],
+        ),
+        (
+            &["example.com:443 203.0.113.9 - -", "other.example:80 2001:db8::1 - alice"],
+            &["203.0.113.9", "2001:db8::1"],
+        ),
+        (
+            &["example.com 203.0.113.9 - -", "other.example [2001:db8::1]:5 - alice"],
+            &["203.0.113.9", "2001:db8::1"],
+        ),
+        (
+            &["example.com:443 crawler.example.net - -", "a.example b.example - -"],
+            &["crawler.example.net", "b.example"],
+        ),
+        (
+            &["203.0.113.9 example.com:443 - -", "203.0.113.8 other.example - -"],
+            &["203.0.113.9", "203.0.113.8"],
+        ),
+        (&["2026-11-18T06:30:00Z 203.0.113.9 - -"], &["203.0.113.9"]),
+    ] {
+        let expected = expected.iter().map(ToString::to_string).collect();
+        assert_eq!(clients(prefixes, by_client()), Ok((expected, 0)), "{prefixes:?}");
+    }
+}
+
+#[test]
+fn a_line_without_a_client_is_malformed() {
+    for prefix in [
+        "- - -",
+        "unknown - -",
+        "example.com:443 - -",
+        "unix: - -",
+        "access.log:203.0.113.9 - -",
+        "Nov 18 06:30:00 web1 nginx: 203.0.113.9 - -",
+        "Nov  8 06:30:00 web1 nginx[17]: crawler.example.net - -",
+        "Wed Nov 18 06:30:00 2026 203.0.113.9 - -",
+        "2026-11-18 06:30:00 203.0.113.9 - -",
+        "2026-11-18T06:30:00Z web1 nginx: 203.0.113.9 - -",
+        "<134>1 2026-11-18T06:30:00Z web1 app - - - 203.0.113.9 - -",
+        "web-1  | 203.0.113.9 - -",
+        "\"open 203.0.113.9 - -",
+        "{\"client\":\"203.0.113.9\"} - -",
+        "foo,bar - -",
+        "prefix\t203.0.113.9 - -",
+    ] {
+        let expected = Ok((vec!["10.0.0.1".to_owned()], 1));
+        assert_eq!(clients(&["10.0.0.1 - -", prefix], by_client()), expected, "{prefix}");
+        let error = clients(&[prefix], by_client()).unwrap_err();
+        assert!(error.contains("log-0:1: "), "{prefix}: {error}");
+    }
+    // Without clients, each of them is a request.
+    assert_eq!(
+        clients(&["- - -", "Nov 18 06:30:00 web1 nginx: 203.0.113.9 - -"], global()),
+        Ok((vec![String::new()], 0))
+    );
+}
+
+#[test]
+fn a_file_that_can_be_read_in_two_ways_is_refused() {
+    for (prefixes, line, readings) in [
+        (&["203.0.113.9 10.0.0.1 - -"][..], 1, ["`203.0.113.9`", "`10.0.0.1`"]),
+        (&["- 10.0.0.1 - -"], 1, ["`-`", "`10.0.0.1`"]),
+        (&["203.0.113.9 example.com - -"], 1, ["`203.0.113.9`", "`example.com`"]),
+        (&["a.example b.example - -"], 1, ["`a.example`", "`b.example`"]),
+        (&["a.example ident john doe"], 1, ["`a.example`", "`ident`"]),
+        (&["10.0.0.1 - - -"], 1, ["`10.0.0.1`", "`-`"]),
+        // One line of another format.
+        (
+            &["203.0.113.9 - -", "example.com:443 203.0.113.9 - -"],
+            2,
+            ["`example.com:443 203.0.113.9`", "line 1"],
+        ),
+        (&["example.com 203.0.113.9 - -", "", "203.0.113.9 - -"], 3, ["`203.0.113.9 -`", "line 1"]),
+        (&["example.com 203.0.113.9 - -", "203.0.113.9 10.0.0.1 - -"], 2, ["`203.0.113.9`", "`10.0.0.1`"]),
+        (&["203.0.113.9 - -", "203.0.113.9 10.0.0.1 - -"], 2, ["`203.0.113.9`", "`10.0.0.1`"]),
+    ] {
+        let error = clients(prefixes, by_client()).unwrap_err();
+        assert!(error.contains(&format!("log-0:{line}: ")), "{prefixes:?}: {error}");
+        assert!(readings.iter().all(|reading| error.contains(reading)), "{prefixes:?}: {error}");
+        assert!(error.contains("--client-field 1") && error.contains("--client-field 2"), "{error}");
+        // Where clients do not matter, neither do the readings.
+        assert!(clients(prefixes, global()).is_ok(), "{prefixes:?}");
+    }
+}
+
+#[test]
+fn the_field_of_the_client_can_be_chosen() {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let lines = [
+        "203.0.113.9 10.0.0.1 - -",
+        "203.0.113.8 - -",
+        "example.com:443 10.0.0.2 - -",
+        "203.0.113.7 example.com - -",
+    ];
+    assert_eq!(
+        clients(&lines, client_field(ClientField::First)),
+        Ok((names(&["203.0.113.9", "203.0.113.8", "203.0.113.7"]), 1))
+    );
+    assert_eq!(
+        clients(&lines, client_field(ClientField::Second)),
+        Ok((names(&["10.0.0.1", "10.0.0.2", "example.com"]), 1))
+    );
+    for options in [client_field(ClientField::First), trusted_hops(1)] {
+        let error = counts("ip,ts\na,1\n", options).unwrap_err().to_string();
+        assert!(error.contains("log-0:1: ") && error.contains("for access logs only"), "{error}");
+    }
+}
+
+#[test]
+fn the_user_stands_behind_the_ident_in_each_format() {
+    let by_user =
+        |client_field| LogOptions { client_column: Some("user".to_owned()), client_field, ..by_client() };
+    for (prefix, client_field, user) in [
+        ("203.0.113.9 - alice", None, "alice"),
+        ("203.0.113.9 - john doe", None, "john doe"),
+        ("- - alice", None, "alice"),
+        ("203.0.113.9, 10.0.0.1 - alice", None, "alice"),
+        ("example.com:443 203.0.113.9 - alice", None, "alice"),
+        ("example.com 203.0.113.9, 10.0.0.1 ident john doe", None, "john doe"),
+        ("203.0.113.9 10.0.0.1 - alice", Some(ClientField::First), "alice"),
+        ("203.0.113.9 10.0.0.1 - alice", Some(ClientField::Second), "alice"),
+        ("203.0.113.9 ident john doe", Some(ClientField::First), "john doe"),
+    ] {
+        assert_eq!(clients(&[prefix], by_user(client_field)), Ok((vec![user.to_owned()], 0)), "{prefix}");
+    }
+}
+
+#[test]
+fn a_list_of_addresses_is_refused_until_trusted_proxies_are_set() {
+    for prefix in [
+        "203.0.113.9, 10.0.0.1 - -",
+        "203.0.113.9,10.0.0.1 - -",
+        "203.0.113.9 , 10.0.0.1 - -",
+        "\"203.0.113.9, 10.0.0.1\" - -",
+        "example.com:443 203.0.113.9, 10.0.0.1 - -",
+        "example.com 203.0.113.9,10.0.0.1 - -",
+    ] {
+        let error = clients(&[prefix], by_client()).unwrap_err();
+        assert!(error.contains("log-0:1: ") && error.contains("--trusted-hops"), "{prefix}: {error}");
+        assert!(error.contains("`203.0.113.9`") && error.contains("`10.0.0.1`"), "{prefix}: {error}");
+        for (hops, client) in [(1, "10.0.0.1"), (2, "203.0.113.9")] {
+            assert_eq!(clients(&[prefix], trusted_hops(hops)), Ok((vec![client.to_owned()], 0)), "{prefix}");
+        }
+        // Fewer addresses than proxies: the request did not come through them.
+        assert!(clients(&[prefix], trusted_hops(3)).unwrap_err().contains("log-0:1: the list of addresses"));
+    }
+    let error = clients(&["203.0.113.1 - -", "unknown, 203.0.113.9 - -"], by_client()).unwrap_err();
+    assert!(error.contains("log-0:2: ") && error.contains("`unknown, 203.0.113.9`"), "{error}");
+}
+
+#[test]
+fn lists_of_addresses_are_read_by_the_rule_of_the_service() {
+    let lines = [
+        "unknown, 203.0.113.9 - -",
+        "6.6.6.6, unknown - -",
+        "2001:DB8::1 - -",
+        "x, [2001:db8::1]:443 - -",
+        "spoofed - -",
+    ];
+    let names = ["203.0.113.9", "2001:db8::1"].map(str::to_owned).to_vec();
+    assert_eq!(clients(&lines, trusted_hops(1)), Ok((names, 2)));
+}
+
+#[test]
+fn a_file_whose_beginning_shows_no_client_is_refused_at_the_first_that_follows() {
+    let mut lines = vec!["Nov 18 06:30:00 web1 nginx: 203.0.113.9 - -"; 4000];
+    lines.push("203.0.113.9 - -");
+    let error = clients(&lines, by_client()).unwrap_err();
+    assert!(error.contains("log-0:4001: ") && error.contains("--client-field 1"), "{error}");
+    assert_eq!(clients(&lines, client_field(ClientField::First)), Ok((vec!["203.0.113.9".to_owned()], 4000)));
+}
+
+/// Lines of one format, made from clients that are known, give exactly these clients.
+#[test]
+fn random_lines_of_each_format_give_their_clients() {
+    let mut random = tollgate_testkit::Random::new(13);
+    for round in 0..if tollgate_testkit::is_long() { 20_000 } else { 2000 } {
+        let format = round % 6;
+        let (mut lines, mut expected) = (Vec::new(), Vec::new());
+        for number in 0..random.between(1, 30) {
+            let address = match random.below(3) {
+                0 => format!("2001:db8:{:x}::{:x}", random.below(4) + 1, random.below(9) + 1),
+                _ => format!("203.0.113.{}", random.below(40)),
+            };
+            let client = match random.below(4) {
+                0 if number > 0 && matches!(format, 0 | 1) => format!("host{}.example.net", random.below(9)),
+                _ => address,
+            };
+            let user =
+                *random.pick(&["-", "alice", "john doe", "a [b", "\"c d\"", "203.0.113.250", "x, y", "e:f"]);
+            // Behind an ident that is not `-`, an address could be the client, too.
+            let has_ident = number > 0 && user != "203.0.113.250" && random.chance(1, 4);
+            let ident = if has_ident { "ident" } else { "-" };
+            let vhost = *random.pick(&["example.com", "www.example.org", "localhost"]);
+            let spoofed =
+                *random.pick(&["unknown, ", "6.6.6.6, ", "6.6.6.6,7.7.7.7,", "<script>,", "", "[::1]:5 , "]);
+            let fields = match format {
+                0 => client.clone(),
+                1 => format!("{vhost}:{} {client}", random.pick(&[80, 443, 8080])),
+                2 => format!("{vhost} {client}"),
+                3 => format!("{spoofed}{client}"),
+                4 => format!("\"{spoofed}{client}\""),
+                _ => format!("{vhost}:443 {spoofed}{client}, 10.0.0.{}", random.below(3)),
+            };
+            lines.push(format!("{fields} {ident} {user}"));
+            if !expected.contains(&client) {
+                expected.push(client);
+            }
+        }
+        let options = match format {
+            0..=2 => by_client(),
+            3 | 4 => trusted_hops(1),
+            _ => trusted_hops(2),
+        };
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(clients(&lines, options), Ok((expected, 0)), "{lines:#?}");
     }
 }

@@ -534,3 +534,103 @@ fn a_window_close_to_the_times_of_the_log_is_warned_of() {
         assert_eq!(told.contains("warning: the log tells times to 1s"), warns, "{window}: {told}");
     }
 }
+
+/// Access-log lines, one per second, with these fields before their times.
+fn access_log(prefixes: &[&str]) -> String {
+    let line = |(second, prefix): (usize, &&str)| {
+        format!(
+            "{prefix} [17/May/2015:10:05:{second:02} +0000] \"GET /a HTTP/1.1\" 200 5 \"-\" \"An \\\"agent\\\"\"\n"
+        )
+    };
+    prefixes.iter().enumerate().map(line).collect()
+}
+
+/// The client of every request, in the order of their times, and what the command reports beside them.
+fn replayed_clients(log: &Path, more: &[&str]) -> (Vec<String>, String) {
+    let replay =
+        ["replay", text(log), "--limit", "1", "--window", "60s", "--decisions", "sliding_log", "--json"];
+    let output = tollgate(&[&replay[..], more].concat());
+    let remarks = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{more:?}: {remarks}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let client =
+        |line: &str| serde_json::from_str::<Value>(line).unwrap()["client"].as_str().unwrap().to_owned();
+    (lines.lines().map(client).collect(), remarks)
+}
+
+#[test]
+fn a_virtual_host_is_not_counted_as_a_client() {
+    let directory = Directory::new();
+    for vhost in ["example.com:443", "example.com"] {
+        let lines = ["203.0.113.9 - -", "2001:db8::1 - alice", "203.0.113.9 - john doe"];
+        let lines = lines.map(|line| format!("{vhost} {line}"));
+        let log = directory.write("access.log", &access_log(&lines.each_ref().map(String::as_str)));
+        let (clients, remarks) = replayed_clients(&log, &[]);
+        assert_eq!(clients, ["203.0.113.9", "2001:db8::1", "203.0.113.9"]);
+        assert_eq!(remarks, "3 requests: the client is the second field of the line\n");
+        let (users, _) = replayed_clients(&log, &["--client-column", "user"]);
+        assert_eq!(users, ["", "alice", "john doe"]);
+        let advice = tollgate(&["advise", text(&log), "--json"]);
+        assert_eq!(String::from_utf8(advice.stderr).unwrap(), remarks);
+        let advice: Value = serde_json::from_slice(&advice.stdout).unwrap();
+        assert_eq!((&advice["requests"], &advice["groups"][0]["clients"]), (&json!(3), &json!(2)));
+    }
+    let log = directory.write("access.log", &access_log(&["203.0.113.9 - -", "crawler.example.net - -"]));
+    let (clients, remarks) = replayed_clients(&log, &[]);
+    assert_eq!(
+        (clients, remarks),
+        (["203.0.113.9", "crawler.example.net"].map(str::to_owned).to_vec(), String::new())
+    );
+}
+
+#[test]
+fn a_log_with_two_possible_clients_is_refused_until_one_is_chosen() {
+    let directory = Directory::new();
+    let log =
+        directory.write("access.log", &access_log(&["203.0.113.9 10.0.0.1 - -", "203.0.113.8 10.0.0.1 - -"]));
+    for command in [&["replay", text(&log), "--limit", "1", "--window", "1s"][..], &["advise", text(&log)]] {
+        let error = refused(command);
+        assert!(
+            error.contains("access.log:1: ") && error.contains("--client-field 1 or --client-field 2"),
+            "{error}"
+        );
+        assert!(error.contains("field 1, `203.0.113.9`") && error.contains("field 2, `10.0.0.1`"), "{error}");
+        printed(&[command, &["--by", "global"]].concat());
+    }
+    assert_eq!(replayed_clients(&log, &["--client-field", "1"]).0, ["203.0.113.9", "203.0.113.8"]);
+    assert_eq!(replayed_clients(&log, &["--client-field", "2"]).0, ["10.0.0.1", "10.0.0.1"]);
+    for wrong in
+        [["--client-field", "0"], ["--client-field", "3"], ["--trusted-hops", "0"], ["--trusted-hops", "33"]]
+    {
+        let usage = tollgate(&[&["advise", text(&log)], &wrong[..]].concat());
+        assert_eq!(usage.status.code(), Some(2), "{usage:?}");
+    }
+}
+
+#[test]
+fn the_client_in_a_list_of_addresses_follows_the_trusted_proxies() {
+    let directory = Directory::new();
+    let lines = [
+        "6.6.6.6, 203.0.113.9, 10.0.0.1 - -",
+        "203.0.113.9,10.0.0.2 - -",
+        "unknown, 203.0.113.8, 10.0.0.1 - -",
+    ];
+    let log = directory.write("access.log", &access_log(&lines));
+    for command in [&["replay", text(&log), "--limit", "1", "--window", "1s"][..], &["advise", text(&log)]] {
+        let error = refused(command);
+        assert!(error.contains("access.log:1: ") && error.contains("--trusted-hops"), "{error}");
+        assert!(error.contains("`6.6.6.6`") && error.contains("`10.0.0.1`"), "{error}");
+    }
+    let (clients, remarks) = replayed_clients(&log, &["--trusted-hops", "2"]);
+    assert_eq!(clients, ["203.0.113.9", "203.0.113.9", "203.0.113.8"]);
+    assert!(remarks.starts_with("3 requests: the client is taken from a list of addresses"), "{remarks}");
+    assert_eq!(replayed_clients(&log, &["--trusted-hops", "1"]).0, ["10.0.0.1", "10.0.0.2", "10.0.0.1"]);
+    // A policy has its own rule.
+    let limits = "limits: [{ name: each, key: [ip], fixed_window: { limit: 1, window: 1h } }]\n";
+    let policy = |identity: &str| directory.write("policy.yaml", &format!("{identity}{limits}"));
+    let trusting = policy("identity: { client_ip: { trusted_proxies: [10.0.0.0/8] } }\n");
+    let results = json_of(&["replay", text(&log), "--policy", text(&trusting), "--json", "--top", "9"]);
+    assert_eq!(results["most_denied"], json!([{"limit": "each", "key": "203.0.113.9", "denied": 1}]));
+    let error = refused(&["replay", text(&log), "--policy", text(&policy(""))]);
+    assert!(error.contains("identity.client_ip"), "{error}");
+}

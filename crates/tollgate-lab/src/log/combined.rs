@@ -1,13 +1,19 @@
-//! Lines of web servers: the common and the combined log format.
+//! Lines of web servers: the common and the combined log format. [`client_fields`](super::client_fields) reads the fields before the time.
 
 use super::time::unix_nanos;
+
+/// The most opening brackets of a line that are tried as the beginning of its time.
+const MOST_BRACKETS: usize = 40;
+
+/// The most bytes between the brackets of a time.
+const LONGEST_TIME: usize = 256;
 
 /// A line of an access log, such as
 /// `10.0.0.1 - alice [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 12 "referer" "agent"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AccessLine<'l> {
-    pub(crate) host: &'l [u8],
-    pub(crate) user: Option<&'l [u8]>,
+    /// The fields before the time.
+    pub(crate) prefix: &'l [u8],
     pub(crate) at: u64,
     /// From behind the opening quote on. Any bytes may stand there.
     pub(crate) request: &'l [u8],
@@ -32,21 +38,17 @@ impl LastTime {
 }
 
 impl<'l> AccessLine<'l> {
-    /// Reads a line: a host, a time in brackets, and the quote that opens the request make one.
+    /// Reads a line: a field, a time in brackets, and the quote that opens the request make one.
     pub(crate) fn read(line: &'l [u8], last: &mut LastTime) -> Option<Self> {
-        let (host, rest) = line.split_at(memchr::memchr(b' ', line)?);
-        if host.is_empty() {
-            return None;
-        }
-        // A name of a user may have a bracket in it.
-        memchr::memchr_iter(b'[', rest).take(4).find_map(|place| {
-            let after = &rest[place + 1..];
-            let (time, request) = after.split_at(memchr::memchr(b']', after)?);
+        // A first field may be an address in brackets.
+        let first = memchr::memchr(b' ', line).filter(|end| *end > 0)?;
+        // Addresses and the name of a user may have brackets in them, too.
+        memchr::memchr_iter(b'[', &line[first..]).take(MOST_BRACKETS).find_map(|place| {
+            let (prefix, after) = (&line[..first + place], &line[first + place + 1..]);
+            let end = memchr::memchr(b']', &after[..after.len().min(LONGEST_TIME)])?;
+            let (time, request) = after.split_at(end);
             let request = request[1..].trim_ascii_start().strip_prefix(b"\"")?;
-            let at = last.read(time)?;
-            let user = rest[..place].trim_ascii();
-            let user = user.iter().position(|byte| *byte == b' ').map(|space| user[space..].trim_ascii());
-            Some(Self { host, user: user.filter(|user| *user != b"-"), at, request })
+            Some(Self { prefix, at: last.read(time)?, request })
         })
     }
 
@@ -110,7 +112,7 @@ mod tests {
     fn a_combined_line_is_taken_apart() {
         let line = r#"10.0.0.1 - alice [17/May/2015:10:05:03 +0000] "GET /a?b HTTP/1.1" 200 12 "http://b/" "An \"agent\" (x)""#;
         let line = read(line).unwrap();
-        assert_eq!((line.host, line.user), (&b"10.0.0.1"[..], Some(&b"alice"[..])));
+        assert_eq!(line.prefix, b"10.0.0.1 - alice ");
         assert_eq!(line.at, 1_431_857_103_000_000_000);
         assert_eq!(line.method_and_target(), Some((&b"GET"[..], &b"/a?b"[..])));
         assert_eq!((line.status(), line.bytes()), (Some(&b"200"[..]), Some(&b"12"[..])));
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn host_time_and_quote_are_all_it_takes() {
+    fn a_field_a_time_and_a_quote_make_a_line() {
         for line in [
             r#"unicomp6.unicomp.net - - [01/Jul/1995:00:00:06 -0400] "GET /shuttle/countdown/ HTTP/1.0" 200 3985"#,
             r#"::1 - - [01/Jul/1995:00:00:06 -0400] "\x16\x03\x01" 400 0"#,

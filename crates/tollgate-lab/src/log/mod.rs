@@ -1,5 +1,6 @@
 //! Recorded traffic: access logs, tables, and what the service itself records.
 
+mod client_fields;
 mod columns;
 mod combined;
 mod lines;
@@ -12,6 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_policy::ClientIp;
+
+pub use self::client_fields::ClientField;
+use self::client_fields::{ClientFields, Identity, IdentityFault};
 use self::columns::{Columns, Ends, header, is_time, whole};
 use self::combined::{AccessLine, LastTime};
 use self::lines::{Line, Lines};
@@ -42,6 +47,12 @@ pub struct LogOptions {
     pub cost_columns: Vec<String>,
     /// Whether clients are told apart.
     pub client: Wanted,
+    /// The field of an access-log line that is the client. Default: decided by the lines of the file.
+    pub client_field: Option<ClientField>,
+    /// The client in a list of addresses is this many places from its right end, as `trusted_hops` of a policy. Default: `client_ip`.
+    pub trusted_hops: Option<usize>,
+    /// The rule of a policy for lists of addresses. Default: no proxy is trusted, and a log with such lists is refused.
+    pub client_ip: ClientIp,
 }
 
 /// Whether a log has to tell clients apart.
@@ -69,7 +80,7 @@ pub struct Entry<'l> {
 
 #[derive(Debug)]
 enum Fields<'l> {
-    Access(AccessLine<'l>),
+    Access(AccessLine<'l>, Identity<'l>),
     Row(&'l Columns, &'l [u8]),
     Recorded(Box<Recorded<'l>>, &'l str), // and the attribute that tells clients apart
 }
@@ -81,8 +92,8 @@ impl Entry<'_> {
             return b"";
         }
         match &self.fields {
-            Fields::Access(line) if self.client_name() == "user" => line.user.unwrap_or_default(),
-            Fields::Access(line) => line.host,
+            Fields::Access(_, identity) if self.client_name() == "user" => identity.user.unwrap_or_default(),
+            Fields::Access(_, identity) => identity.client.as_deref().unwrap_or_default(),
             Fields::Row(columns, line) => columns.client(line).unwrap_or_default(),
             Fields::Recorded(recorded, name) => recorded.attribute(name).unwrap_or_default().as_bytes(),
         }
@@ -91,7 +102,7 @@ impl Entry<'_> {
     /// The attribute of a policy that tells clients apart as [`client`](Self::client) does.
     pub fn client_name(&self) -> &str {
         match &self.fields {
-            Fields::Access(_) => match self.options.client_column.as_deref() {
+            Fields::Access(..) => match self.options.client_column.as_deref() {
                 Some("user") => "user",
                 _ => "ip",
             },
@@ -104,11 +115,11 @@ impl Entry<'_> {
     /// `header.user-agent` of an access log; columns of a table by their names, and `ip` for its client; attributes of a record.
     pub fn attributes(&self, mut each: impl FnMut(&str, &[u8])) {
         match &self.fields {
-            Fields::Access(line) => {
-                each("ip", line.host);
+            Fields::Access(line, identity) => {
                 let request = line.method_and_target();
                 let known = [
-                    ("user", line.user),
+                    ("ip", identity.client.as_deref()),
+                    ("user", identity.user),
                     ("method", request.map(|(method, _)| method)),
                     ("path", request.map(|(_, target)| target)),
                     ("status", line.status()),
@@ -154,8 +165,12 @@ impl Entry<'_> {
 pub struct Counts {
     /// Requests.
     pub requests: u64,
-    /// Lines that are none.
+    /// Lines that are not requests.
     pub malformed: u64,
+    /// Requests of access logs whose client is the second field of the line.
+    pub second_field: u64,
+    /// Requests of access logs whose client was taken from a list of addresses.
+    pub from_lists: u64,
 }
 
 /// How far it is.
@@ -177,6 +192,12 @@ pub struct Logs {
 }
 
 impl Logs {
+    /// The same logs, with lists of addresses read by this rule.
+    pub(crate) fn with_client_ip(&self, client_ip: &ClientIp) -> Self {
+        let options = LogOptions { client_ip: client_ip.clone(), ..self.options.clone() };
+        Self { files: self.files.clone(), options }
+    }
+
     /// Whether they can be read twice, which what comes through a pipe cannot.
     pub(crate) fn can_be_read_again(&self) -> bool {
         self.files.iter().all(|file| std::fs::metadata(file).is_ok_and(|file| file.is_file()))
@@ -187,7 +208,8 @@ impl Logs {
     ///
     /// # Errors
     ///
-    /// When a file cannot be read, is of no kind that is known, lacks a column that was asked for, or has no request in it.
+    /// When a file cannot be read, is of an unknown kind, lacks a column that was named, has no request, or has a line whose client can be
+    /// read in two ways.
     pub fn read(
         &self,
         progress: &mut dyn FnMut(Progress),
@@ -221,7 +243,7 @@ struct Reading<'f> {
 }
 
 enum Kind {
-    Access(LastTime),
+    Access(LastTime, ClientFields),
     Table(Columns),
     Record(String), // the attribute that tells clients apart
 }
@@ -249,11 +271,18 @@ impl<'f> Reading<'f> {
         let LogOptions { client_column, time_column, cost_columns, .. } = self.options;
         let is_cost = |known: &str| cost_columns.iter().all(|name| name.eq_ignore_ascii_case(known));
         let is_client = |known: &[&str]| client_column.as_deref().is_none_or(|name| known.contains(&name));
+        let is_access = matches!(self.kind, Kind::Access(..));
         let why = match self.kind {
+            _ if self.options.client_field.is_some() && !is_access => {
+                Some("--client-field is for access logs only")
+            }
+            _ if self.options.trusted_hops.is_some() && !is_access => {
+                Some("--trusted-hops is for access logs only")
+            }
             Kind::Table(_) => None,
             _ if !time_column.is_empty() => Some("only a table has columns of times"),
-            Kind::Access(_) if !is_cost("bytes") => Some("an access log has one column of costs: `bytes`"),
-            Kind::Access(_) if !is_client(&["ip", "host", "user"]) => {
+            Kind::Access(..) if !is_cost("bytes") => Some("an access log has one column of costs: `bytes`"),
+            Kind::Access(..) if !is_client(&["ip", "host", "user"]) => {
                 Some("an access log tells clients apart by `ip` or by `user`")
             }
             Kind::Record(_) if !is_cost("cost") => Some("a record has one column of costs: `cost`"),
@@ -301,6 +330,10 @@ impl<'f> Reading<'f> {
             match read {
                 Read::Entry(entry) => {
                     counts.requests += 1;
+                    if let Fields::Access(_, identity) = &entry.fields {
+                        counts.second_field += u64::from(identity.is_second);
+                        counts.from_lists += u64::from(identity.is_from_list);
+                    }
                     if each(entry).is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
@@ -308,6 +341,9 @@ impl<'f> Reading<'f> {
                 Read::Malformed(why) => {
                     counts.malformed += 1;
                     self.first_fault.get_or_insert((number, why));
+                }
+                Read::Refused(why) => {
+                    return Err(LabError::Refused { file: self.file.to_owned(), line: number, why });
                 }
                 Read::GoesOn => unreachable!("a row that was joined ends"),
             }
@@ -365,6 +401,8 @@ type Again = VecDeque<(u64, Option<Vec<u8>>)>;
 enum Read<'l> {
     Entry(Entry<'l>),
     Malformed(&'static str),
+    /// The line can be read in several ways, and so the file is refused.
+    Refused(String),
     /// Its row ends in a later one.
     GoesOn,
 }
@@ -378,7 +416,6 @@ impl Kind {
         };
         let looked_at = || begin.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let mut last = LastTime::default();
-        let mut is_access = |line: &[u8]| AccessLine::read(line, &mut last).is_some();
         let record = |line: &[u8]| {
             let (_, recorded) = Recorded::read(line)?;
             let mut guessed = CLIENT_ATTRIBUTES.into_iter();
@@ -393,8 +430,13 @@ impl Kind {
         if let Some(Ok(columns)) = columns {
             return Ok(Self::Table(columns));
         }
-        if looked_at().any(&mut is_access) {
-            return Ok(Self::Access(LastTime::default()));
+        let mut lines = begin.split(|byte| *byte == b'\n').zip(1..);
+        let mut access = std::iter::from_fn(|| {
+            lines.find_map(|(line, number)| Some((number, AccessLine::read(line, &mut last)?.prefix)))
+        })
+        .peekable();
+        if access.peek().is_some() {
+            return Ok(Self::Access(LastTime::default(), ClientFields::decide(access, options)?));
         }
         if let Some(client) = looked_at().find_map(record) {
             return Ok(Self::Record(client));
@@ -412,13 +454,13 @@ impl Kind {
     fn ends(&mut self, row: &[u8]) -> bool {
         match self {
             Self::Table(columns) => columns.take(row) == Ends::Here,
-            Self::Access(_) | Self::Record(_) => true,
+            Self::Access(..) | Self::Record(_) => true,
         }
     }
 
     fn fault(&self) -> &'static str {
         match self {
-            Self::Access(_) => NO_LINE,
+            Self::Access(..) => NO_LINE,
             Self::Table(_) => NO_ROW,
             Self::Record(_) => NO_RECORD,
         }
@@ -427,10 +469,19 @@ impl Kind {
     fn entry<'l>(&'l mut self, line: &'l [u8], options: &'l LogOptions) -> Read<'l> {
         let fault = self.fault();
         let read = match self {
-            Self::Access(last) => AccessLine::read(line, last).and_then(|line| {
-                let cost = if options.cost_columns.is_empty() { None } else { Some(bytes_of(&line)?) };
-                Some((line.at, cost, Fields::Access(line)))
-            }),
+            Self::Access(last, clients) => {
+                let line = AccessLine::read(line, last);
+                let identity = match line.map(|line| clients.read(line.prefix)) {
+                    Some(Err(IdentityFault::Malformed(why))) => return Read::Malformed(why),
+                    Some(Err(IdentityFault::Refused(why))) => return Read::Refused(why),
+                    Some(Ok(identity)) => Some(identity),
+                    None => None,
+                };
+                line.zip(identity).and_then(|(line, identity)| {
+                    let cost = if options.cost_columns.is_empty() { None } else { Some(bytes_of(&line)?) };
+                    Some((line.at, cost, Fields::Access(line, identity)))
+                })
+            }
             Self::Table(columns) => {
                 if columns.take(line) == Ends::Later {
                     return Read::GoesOn;

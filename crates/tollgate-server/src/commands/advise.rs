@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tollgate_lab::{Advice, GroupAdvice, Grouping, Peaks, Suggestion, Wanted, advise};
 use tollgate_policy::quantity::{duration_text, rate_text};
 
-use super::lab::{Bar, By, LogArgs, counted, grouped, one_line, percent, say};
+use super::lab::{Bar, By, LogArgs, client_remarks, counted, grouped, one_line, percent, say};
 use super::table;
 
 /// How to advise.
@@ -56,6 +56,9 @@ pub(crate) fn run(options: &Advise) -> Result<(), String> {
     let advice = advise(&logs, &grouping, options.untouched, &mut |progress| bar.tell(progress));
     drop(bar);
     let advice = advice.map_err(|error| error.to_string())?;
+    for line in client_remarks(&advice.counts) {
+        eprintln!("{line}");
+    }
     if options.json {
         return say(&format!("{}\n", results(&advice, options.untouched)));
     }

@@ -5,20 +5,29 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate_lab::{LogOptions, Logs, Name, Progress, Wanted};
+use tollgate_lab::{ClientField, Counts, LogOptions, Logs, Name, Progress, Wanted};
 use tollgate_policy::quantity;
 
 /// Which logs, and how they are read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogArgs {
-    /// Logs: access logs (common or combined format), CSV or TSV with a header, or what `record:` in a policy
-    /// file has written; plain or compressed by gzip
+    /// Logs: access logs (common or combined format, with or without a virtual host), CSV or TSV with a header,
+    /// or records that `record:` in a policy file has written; plain or compressed by gzip
     #[arg(value_name = "LOG", required = true)]
     pub(crate) logs: Vec<PathBuf>,
-    /// The column of a table that tells clients apart [default: the first of client, client_ip, ip, host,
-    /// remote_addr]; of a record, an attribute
+    /// The column of a table that is the client [default: the first of client, client_ip, ip, host, remote_addr];
+    /// of a record, an attribute; of an access log, `ip` or `user` [default: ip]
     #[arg(long, value_name = "COLUMN")]
     client_column: Option<String>,
+    /// The field of an access log that is the client's address: 1, or 2 behind a virtual host or a proxy
+    /// [default: decided by the lines of each file]
+    #[arg(long, value_name = "1|2", value_parser = client_field)]
+    client_field: Option<ClientField>,
+    /// For access logs that list several addresses (X-Forwarded-For): how many of your proxies add to the list. 1
+    /// takes the last address, 2 the one before it [default: identity.client_ip of --policy; without it, such a log
+    /// is refused]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=32))]
+    trusted_hops: Option<u8>,
     /// The columns of a table that tell the time, such as date+time [default: these two, else timestamp, time, ts]
     #[arg(long, value_name = "COLUMN[+COLUMN]")]
     time_column: Option<String>,
@@ -38,9 +47,36 @@ impl LogArgs {
             time_column: columns(&self.time_column),
             cost_columns: columns(&self.cost_column),
             client,
+            client_field: self.client_field,
+            trusted_hops: self.trusted_hops.map(usize::from),
+            ..LogOptions::default()
         };
         Logs { files: self.logs.clone(), options }
     }
+}
+
+fn client_field(text: &str) -> Result<ClientField, String> {
+    match text {
+        "1" => Ok(ClientField::First),
+        "2" => Ok(ClientField::Second),
+        _ => Err("the client is field 1 or field 2".to_owned()),
+    }
+}
+
+/// Where clients were found, if not in the first field of every line.
+pub(crate) fn client_remarks(counts: &Counts) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if counts.second_field > 0 {
+        let requests = counted(counts.second_field, "request");
+        remarks.push(format!("{requests}: the client is the second field of the line"));
+    }
+    if counts.from_lists > 0 {
+        let requests = counted(counts.from_lists, "request");
+        remarks.push(format!(
+            "{requests}: the client is taken from a list of addresses, by the trusted proxies"
+        ));
+    }
+    remarks
 }
 
 /// A bar on a terminal, and nothing elsewhere.

@@ -12,8 +12,8 @@ use tollgate_lab::{
 };
 
 use super::lab::{
-    Bar, By, LogArgs, algorithm, count, counted, duration, grouped, moment, one_line, percent, say, span,
-    write,
+    Bar, By, LogArgs, algorithm, client_remarks, count, counted, duration, grouped, moment, one_line,
+    percent, say, span, write,
 };
 use super::table;
 use crate::source::read_policy;
@@ -208,7 +208,7 @@ fn list(options: &Replay, logs: &tollgate_lab::Logs, limit: Limit, name: Name) -
 
 /// What is to be known of the log before its numbers are believed.
 fn remarks(seen: &Seen, window: Option<Duration>) -> Vec<String> {
-    let mut remarks = Vec::new();
+    let mut remarks = client_remarks(&seen.counts);
     if seen.is_sorted {
         remarks.push("the requests were not in the order of their times, and have been sorted".to_owned());
     }
