@@ -64,6 +64,9 @@ pub struct Differences {
     pub count: u64,
     /// The first of them, in words.
     pub first: Vec<String>,
+    /// Whether the first of them was recorded as stricter than it is replayed. A replay begins with full limits, so that this is how a
+    /// record without its beginning differs.
+    pub may_lack_beginning: bool,
 }
 
 /// One decision of a policy.
@@ -158,6 +161,18 @@ struct Told {
     is_allowed: bool,
     retry_after: Option<u64>,
     delay: u64,
+}
+
+impl Told {
+    fn is_stricter_than(self, other: Self) -> bool {
+        // A denial without a wait is for ever.
+        let wait = |told: Self| told.retry_after.unwrap_or(u64::MAX);
+        match (self.is_allowed, other.is_allowed) {
+            (true, true) => self.delay > other.delay,
+            (false, false) => wait(self) > wait(other),
+            (is_allowed, _) => !is_allowed,
+        }
+    }
 }
 
 impl std::fmt::Display for Told {
@@ -412,6 +427,9 @@ impl Deciding<'_, '_> {
         self.differences.compared += 1;
         if recorded == told {
             return;
+        }
+        if self.differences.count == 0 {
+            self.differences.may_lack_beginning = recorded.is_stricter_than(told);
         }
         self.differences.count += 1;
         if self.differences.first.len() < TOLD {

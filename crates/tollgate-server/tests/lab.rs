@@ -634,3 +634,41 @@ fn the_client_in_a_list_of_addresses_follows_the_trusted_proxies() {
     let error = refused(&["replay", text(&log), "--policy", text(&policy(""))]);
     assert!(error.contains("identity.client_ip"), "{error}");
 }
+
+#[test]
+fn a_record_without_its_beginning_names_the_reason_for_differences() {
+    let limits = "limits: [{ name: each, key: [user], token_bucket: { rate: 1/h, burst: 3 } }]\n";
+    let mut service = Service::start(&format!("record: {{ path: ./decisions.log }}\n{limits}"));
+    let policy = service.directory.write("policy.yaml", limits);
+    let mut client = service.connect();
+    for _ in 0..6 {
+        assert_eq!(client.post("/v1/check", &json!({"attributes": {"user": "a"}})).status, 200);
+    }
+    drop(client);
+    service.process.signal("TERM");
+    assert!(service.process.wait().success());
+    let whole = service.directory.path("decisions.log");
+    let records = std::fs::read_to_string(&whole).unwrap();
+    let rest: String = records.lines().skip(3).map(|line| format!("{line}\n")).collect();
+    let rest = service.directory.write("rest.log", &rest);
+    let recorded =
+        |log: &Path| json_of(&["replay", text(log), "--policy", text(&policy), "--json"])["recorded"].clone();
+    assert_eq!(recorded(&whole), json!({"compared": 6, "differ": 0, "first": []}));
+    let results = recorded(&rest);
+    assert_eq!((&results["compared"], &results["differ"]), (&json!(3), &json!(3)));
+    let reason = results["possible_reason"].as_str().unwrap();
+    assert!(
+        reason.contains("decisions before the first record are missing") && reason.contains("max_files"),
+        "{results}"
+    );
+    let table = printed(&["replay", text(&rest), "--policy", text(&policy)]);
+    assert!(table.contains(reason), "{table}");
+    // Records that the policy decides more strictly have another reason.
+    let stricter = service.directory.write("stricter.yaml", &limits.replace("burst: 3", "burst: 1"));
+    let results = json_of(&["replay", text(&whole), "--policy", text(&stricter), "--json"]);
+    assert!(
+        results["recorded"]["differ"].as_u64().unwrap() > 0
+            && results["recorded"]["possible_reason"].is_null(),
+        "{results}"
+    );
+}

@@ -362,6 +362,10 @@ fn run_policy(options: &Replay, policy: &tollgate_policy::Policy) -> Result<(), 
     }
 }
 
+/// Printed where the first difference is a decision that was recorded as stricter.
+const LACKS_BEGINNING: &str = "possible reason: decisions before the first record are missing, because `max_files` of `record:` removed \
+                               older files or not all files were given. Give all files, the oldest first";
+
 fn keys_denied(replayed: &PolicyReplayed, top: usize) -> Vec<(&str, &str, u64)> {
     let all = replayed.keys_denied.iter();
     let mut all: Vec<_> = all.map(|((limit, key), denied)| (limit.as_str(), key.as_str(), *denied)).collect();
@@ -386,6 +390,9 @@ fn policy_results(replayed: &PolicyReplayed, top: Option<usize>) -> Value {
     if replayed.differences.compared > 0 {
         let differences = &replayed.differences;
         all["recorded"] = json!({"compared": differences.compared, "differ": differences.count, "first": differences.first});
+        if differences.may_lack_beginning {
+            all["recorded"]["possible_reason"] = LACKS_BEGINNING.into();
+        }
     }
     all
 }
@@ -424,6 +431,9 @@ fn policy_told(replayed: &PolicyReplayed, top: usize) -> String {
             grouped(differences.count)
         ));
         differences.first.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+        if differences.may_lack_beginning {
+            text.push_str(&format!("{LACKS_BEGINNING}\n"));
+        }
     }
     text
 }
