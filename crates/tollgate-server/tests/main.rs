@@ -23,6 +23,7 @@ mod proto;
 mod proxies;
 mod readme;
 mod redis;
+mod redis_cell;
 mod reloads;
 mod resp;
 mod resp_clients;

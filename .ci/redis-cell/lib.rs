@@ -1,0 +1,1 @@
+//! Empty. `.ci/install-test-tools` builds only the dependency.
