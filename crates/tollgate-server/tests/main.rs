@@ -29,6 +29,7 @@ mod resp;
 mod resp_clients;
 mod resp_idle;
 mod retry_after;
+mod retrying_clients;
 mod service;
 mod site;
 mod startup;
