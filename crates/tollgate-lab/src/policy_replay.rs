@@ -224,9 +224,9 @@ impl Keep<Known> for Attributes<'_> {
                 write_parts(&mut self.text, [name, value]);
             }
         } else {
-            for RecordedDescriptor { entries, cost, refund, limit } in descriptors {
-                self.text
-                    .extend_from_slice(format!("{cost} {refund:?} {limit:?} {}", entries.len()).as_bytes());
+            for RecordedDescriptor { entries, cost, refund, in_full, limit } in descriptors {
+                let numbers = format!("{cost} {refund:?} {in_full} {limit:?} {}", entries.len());
+                self.text.extend_from_slice(numbers.as_bytes());
                 entries.iter().for_each(|(name, value)| write_parts(&mut self.text, [name, value]));
             }
         }
@@ -302,7 +302,11 @@ impl AskedDescriptor {
             recorded.limit.map(|(limit, seconds)| Override { limit, window: Duration::from_secs(seconds) });
         Self {
             entries: recorded.entries.iter().map(owned).collect(),
-            hits: recorded.refund.map_or(Hits::Charge(recorded.cost), Hits::Refund),
+            hits: match recorded.refund {
+                Some(refund) => Hits::Refund(refund),
+                None if recorded.in_full => Hits::ChargeInFull(recorded.cost),
+                None => Hits::Charge(recorded.cost),
+            },
             limit,
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::envoy_files::{Entries, Files, MESSAGING, Over, Within};
+use crate::envoy_files::{Entries, Files, MESSAGING, Over, Unlimited, Within};
 use tollgate::Timestamp;
 use tollgate_policy::{Described, Engine, Hits, NotDecided, Override, Policy};
 
@@ -101,6 +101,84 @@ fn hits_may_be_none_or_many_or_given_back() {
     assert_eq!(hit(Hits::Charge(11)), (false, vec![Over(10, 10)]));
 }
 
+/// Usage that Envoy reports at the end of a stream is counted in full, as the reference does. The request before it asks
+/// with 0 whether there is anything left.
+#[test]
+fn usage_is_counted_in_full_and_denies_what_comes_after() {
+    let file = "
+domain: d
+descriptors:
+  - { key: tokens, rate_limit: { unit: hour, requests_per_unit: 1000 } }
+  - { key: calls, rate_limit: { unit: hour, requests_per_unit: 1 } }
+";
+    for count_denied in [false, true] {
+        let files = Files::with(&[file], count_denied, "");
+        let hit = |hits| files.hit("d", &[&[("tokens", "v")]], &[Hits::ChargeInFull(hits)]).0;
+        assert_eq!([0, 900, 0, 300, 0].map(hit), [true, true, true, false, false], "{count_denied}");
+        // At exactly the limit there is nothing left, and nothing was exceeded.
+        let hit = |hits| files.hit("d", &[&[("tokens", "w")]], &[Hits::ChargeInFull(hits)]);
+        assert_eq!(hit(1000), (true, vec![Within(1000, 0)]));
+        assert_eq!(hit(0), (true, vec![Within(1000, 0)]));
+        assert_eq!(hit(1), (false, vec![Over(1000, 0)]));
+        assert_eq!(hit(0), (false, vec![Over(1000, 0)]));
+    }
+    // A descriptor without hits of its own is charged only if all pass, and those with hits of their own in any case.
+    let files = Files::new(&[file]);
+    let both: [Entries<'_>; 2] = [&[("tokens", "v")], &[("calls", "v")]];
+    let hits = [Hits::ChargeInFull(600), Hits::Usual];
+    assert_eq!(files.hit("d", &both, &hits), (true, vec![Within(1000, 400), Within(1, 0)]));
+    assert_eq!(files.hit("d", &both, &hits), (false, vec![Over(1000, 0), Over(1, 0)]));
+    let peek = [Hits::ChargeInFull(0), Hits::Charge(0)];
+    assert_eq!(files.hit("d", &both, &peek), (false, vec![Over(1000, 0), Within(1, 0)]));
+}
+
+/// Each is decided after those before it, as the reference does.
+#[test]
+fn a_descriptor_that_comes_twice_is_counted_twice() {
+    let file = "domain: d\ndescriptors: [{ key: k, rate_limit: { unit: hour, requests_per_unit: 3 } }]";
+    let twice: [Entries<'_>; 2] = [&[("k", "v")], &[("k", "v")]];
+    // What a denied request counts, and so what is left after it, is the one difference.
+    for (count_denied, left) in [(true, 0), (false, 1)] {
+        let files = Files::with(&[file], count_denied, "");
+        assert_eq!(files.ask("d", &twice), (true, vec![Within(3, 2), Within(3, 1)]));
+        assert_eq!(files.ask("d", &twice), (false, vec![Within(3, left), Over(3, left)]));
+    }
+}
+
+/// A quota that only watches is one that passed: with it, no other quota denies.
+#[test]
+fn a_quota_in_shadow_mode_counts_as_one_that_passed() {
+    let file = "
+domain: d
+descriptors:
+  - { key: a, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: b, quota_mode: true, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+";
+    let (a, b): (Entries<'_>, Entries<'_>) = (&[("a", "v")], &[("b", "v")]);
+    for count_denied in [false, true] {
+        let files = Files::with(&[file], count_denied, "");
+        assert!(files.ask("d", &[a]).0);
+        assert!(!files.ask("d", &[a]).0, "alone, a quota that is over denies");
+        for _ in 0..3 {
+            assert!(files.ask("d", &[a, b]).0);
+        }
+        assert!(!files.ask("d", &[a]).0);
+    }
+}
+
+/// The reference takes an unlimited rule out of those that can be replaced.
+#[test]
+fn an_unlimited_descriptor_cannot_be_replaced() {
+    let file = "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { unlimited: true, name: all } }
+  - { key: b, rate_limit: { unit: hour, requests_per_unit: 5, replaces: [{ name: all }] } }
+";
+    let files = Files::new(&[file]);
+    assert_eq!(files.ask("d", &[&[("a", "v")], &[("b", "v")]]), (true, vec![Unlimited, Within(5, 4)]));
+}
+
 /// What is given back is given back by a request that passes: a denial changes nothing.
 #[test]
 fn a_denied_request_gives_nothing_back() {
@@ -170,16 +248,6 @@ limits:
     let policy = files.engine.policy();
     let reports = policy.key("reports", &[("path", "/reports")], files.now).unwrap();
     assert_eq!(reports.status.remaining, 3, "what the buckets denied cost the log nothing");
-}
-
-#[test]
-fn the_same_descriptor_twice_pays_twice_and_is_told_the_same() {
-    let files = Files::new(&[
-        "domain: d\ndescriptors: [{ key: k, rate_limit: { unit: day, requests_per_unit: 3 } }]",
-    ]);
-    let twice: [Entries<'_>; 2] = [&[("k", "v")], &[("k", "v")]];
-    assert_eq!(files.ask("d", &twice), (true, vec![Within(3, 1), Within(3, 1)]));
-    assert_eq!(files.ask("d", &twice), (false, vec![Over(3, 1), Over(3, 1)]));
 }
 
 #[test]

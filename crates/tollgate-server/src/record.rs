@@ -59,6 +59,8 @@ struct RecordedDescriptor<'a> {
     cost: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     refund: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    in_full: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<(u32, u64)>, // so many in so many seconds
 }
@@ -70,6 +72,7 @@ impl<'a> From<&Answer<'a>> for RecordedDescriptor<'a> {
             entries: asked.attributes,
             cost: answer.verdict.cost(),
             refund: if let Hits::Refund(refund) = asked.hits { Some(refund) } else { None },
+            in_full: matches!(asked.hits, Hits::ChargeInFull(_)),
             limit: asked.limit.map(|limit| (limit.limit, limit.window.as_secs())),
         }
     }

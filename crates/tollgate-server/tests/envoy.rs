@@ -123,6 +123,34 @@ fn what_is_denied_is_denied_by_envoy_with_our_headers_and_body() {
     assert_eq!(site.get("/").status, 200, "it is of this limit only");
 }
 
+/// As Envoy Gateway and AI gateways limit by tokens of a model: a request asks with 0 hits, and what it used is reported at
+/// the end of its stream. The use that goes beyond the limit is counted, and denies the next request.
+#[test]
+fn usage_that_envoy_reports_at_the_end_of_a_stream_is_counted() {
+    let limit = (
+        "domain: site\ndescriptors:\n",
+        "domain: site\ndescriptors:\n  - { key: tokens, rate_limit: { unit: hour, requests_per_unit: 1000 } }\n",
+    );
+    let actions = (
+        "                        - actions: [{ remote_address: {} }]\n",
+        r#"                        - actions: [{ generic_key: { descriptor_key: tokens, descriptor_value: all } }]
+                          hits_addend: { number: 0 }
+                        - actions: [{ generic_key: { descriptor_key: tokens, descriptor_value: all } }]
+                          hits_addend: { format: "%REQ(X-TOKENS)%" }
+                          apply_on_stream_done: true
+"#,
+    );
+    let Some(site) = Site::start(&[limit, actions], "") else { return };
+    let use_tokens = |tokens: &str| {
+        Http::connect(site.address).send("GET", "/v1/chat/completions", &[("x-tokens", tokens)], "").status
+    };
+    assert_eq!(use_tokens("900"), 200);
+    assert_eq!(use_tokens("300"), 200, "900 of 1000 are used");
+    // Envoy reports the use after it has answered.
+    eventually("1200 of 1000 are used", || use_tokens("0") == 429);
+    assert_eq!(use_tokens("0"), 429);
+}
+
 #[test]
 fn a_rule_in_shadow_mode_counts_and_lets_pass() {
     let Some(site) = Site::start(&[], "") else { return };

@@ -34,6 +34,8 @@ pub(crate) struct RecordedDescriptor<'l> {
     pub(crate) entries: Vec<(Cow<'l, str>, Cow<'l, str>)>,
     pub(crate) cost: u64,
     pub(crate) refund: Option<u64>,
+    #[serde(default)]
+    pub(crate) in_full: bool,
     pub(crate) limit: Option<(u32, u64)>,
 }
 

@@ -35,6 +35,7 @@ impl Override {
         self,
         attributes: &[(&'a str, &'a str)],
         cost: u64,
+        does: Does,
         rule: Rule,
         part: Part,
     ) -> Ask<'a> {
@@ -46,7 +47,7 @@ impl Override {
             rule,
             pace: Pace::FULL,
             cost: if self.limit == 0 && cost > 0 { u64::MAX } else { cost },
-            does: Does::Charge,
+            does,
             part,
             moves: false,
         }

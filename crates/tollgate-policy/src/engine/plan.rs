@@ -78,6 +78,7 @@ impl<'a> Plan<'a> {
             in_force,
             now: Timestamp::default(),
             cost: request.cost.unwrap_or_else(|| in_force.cost(&values)),
+            in_full: false,
             outcome: Outcome::ALLOW,
             is_charged: true,
             reported: None,
@@ -217,7 +218,14 @@ impl<'a> Verdict<'a> {
         let limit = self.in_force.limit(entry.limit);
         // What no limit could hold is denied for ever, and charged to nobody.
         let cost = if limit.is_blocked() && self.cost > 0 { u64::MAX } else { self.cost };
-        limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(cost)
+        let ask = limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(cost);
+        if self.in_full { ask.in_full() } else { ask }
+    }
+
+    /// A peek at the key of a limit.
+    pub(super) fn peek(&self, entry: &Entry) -> tollgate::Request<'a> {
+        let limit = self.in_force.limit(entry.limit);
+        limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(0)
     }
 
     pub(super) fn note(&mut self, verdict: &tollgate::Verdict, decisions: &[Decision]) {
@@ -239,7 +247,7 @@ impl<'a> Verdict<'a> {
     /// What a limit says of a request that is denied whatever it says.
     fn denied(&self, entry: &Entry) -> Decision {
         let (limit, ask) = (self.in_force.limit(entry.limit), self.ask(entry));
-        let counts = limit.numbers(entry.numbers).rule.counts_denied();
+        let counts = limit.numbers(entry.numbers).rule.counts_denied() || self.in_full;
         let decision = if counts { ask.check_at(self.now) } else { ask.preview_at(self.now) };
         let denies = entry.is_missing && self.cost > 0;
         if denies { Decision { outcome: Outcome::NEVER, ..decision } } else { decision }

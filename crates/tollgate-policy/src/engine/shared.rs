@@ -158,6 +158,7 @@ impl<'a> Verdict<'a> {
         // What no limit could hold is denied for ever, and charged to nobody.
         let never = self.cost > 0 && (limit.is_blocked() || part == Part::Alone && entry.is_missing);
         let cost = if never { u64::MAX } else { self.cost };
+        let does = if self.in_full && does == Does::Charge { Does::ChargeInFull } else { does };
         let pace = engine.pace_of(self.in_force, limit, entry.numbers);
         Ask { part, pace, ..limit.stored_ask(limit.numbers(entry.numbers).rule, &key, cost, does) }
     }

@@ -11,7 +11,7 @@ use super::shared::{Asks, Fallen, Outage, Shared};
 use super::throttle::{ThrottleError, Throttled};
 use super::verdict::{Entry, LimitVerdict, Summary, Verdict};
 use super::{Engine, Request, TooManyLimits};
-use crate::policy::{Descriptor, Uncounted};
+use crate::policy::{Descriptor, OnError, Uncounted};
 use crate::store::{Ask as StoredAsk, Decided, Does, Part, Seen, Source};
 
 /// What is asked of one descriptor.
@@ -28,10 +28,13 @@ pub struct Described<'a> {
 /// What to do with a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hits {
-    /// Charge what the policy says it costs: 1 unless it says otherwise.
+    /// Charge the cost in the policy. Default: 1.
     Usual,
-    /// Charge so much. 0 peeks.
+    /// Charge this many, if the request passes. 0 peeks.
     Charge(u64),
+    /// Charge this many in any case, also beyond the limit: usage that is reported after the work was done. 0 charges
+    /// nothing, and is denied while a limit is exceeded.
+    ChargeInFull(u64),
     /// Give back so much.
     Refund(u64),
 }
@@ -212,7 +215,11 @@ impl<'a> Together<'a> {
         let (watches, is_denied) = (self.watches(), !self.watches() && self.is_missing());
         let live = self.answers.iter().flat_map(|answer| answer.stored_asks(engine, watches));
         let shadow = self.answers.iter().flat_map(|answer| answer.stored_shadows(engine));
-        let asks: Asks<'_> = live.chain(shadow).collect();
+        let quotas: Asks<'_> = match watches {
+            true => Asks::new(),
+            false => self.answers.iter().flat_map(|answer| answer.stored_quotas(engine)).collect(),
+        };
+        let asks: Asks<'_> = live.chain(shadow).chain(quotas).collect();
         // Where nothing is denied, or all is, nobody is told that it cannot be decided.
         let is_open = !watches && !is_denied;
         if is_open && self.answers.first().is_some_and(|answer| answer.in_force.policy.is_on_cluster()) {
@@ -265,8 +272,16 @@ impl<'a> Together<'a> {
     fn fall_back(&mut self, engine: &Engine, shared: &Shared, outage: Outage) -> Result<(), NotDecided> {
         let sent = self.answers.iter().filter_map(|answer| answer.request.limit);
         let overrides = engine.overrides.known(sent, outage.now)?;
-        let asked: Vec<Fallen<'_>> =
+        let mut asked: Vec<Fallen<'_>> =
             self.answers.iter().flat_map(|answer| answer.fallen(shared, &overrides)).collect();
+        asked.extend(self.answers.iter().flat_map(|answer| {
+            let quotas = answer.watching_quotas();
+            quotas.map(|entry| Fallen {
+                here: answer.verdict.peek(entry).one_of_several(),
+                on_error: OnError::Local,
+                ..Fallen::new(&answer.verdict, entry, shared)
+            })
+        }));
         let alone = |fallen: &Fallen<'_>| outage.decide(&[*fallen], false, Does::Charge).1[0];
         let decided = if self.watches() {
             asked.iter().map(alone).collect()
@@ -358,7 +373,8 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// What is asked of the table: for each descriptor its limits, and the one that was sent with it.
+    /// What is asked of the table: for each descriptor its limits, and the one that was sent with it; last the quotas that only
+    /// watch.
     fn asks<'o>(&mut self, overrides: &'o KnownOverrides<'_>) -> HereAsks<'o>
     where
         'a: 'o,
@@ -370,6 +386,11 @@ impl<'a> Together<'a> {
             let own = own.into_iter().zip(&answer.verdict.limits);
             asks.extend(own.map(|(ask, entry)| if is_quota(entry) { ask.one_of_several() } else { ask }));
             asks.extend(answer.ask_sent(overrides));
+        }
+        // A quota that only watches has passed, as in the reference: with it, no other quota denies. A peek always passes.
+        for answer in &self.answers {
+            let quotas = answer.watching_quotas();
+            asks.extend(quotas.map(|entry| answer.verdict.peek(entry).one_of_several()));
         }
         asks
     }
@@ -419,7 +440,7 @@ impl<'a> Answer<'a> {
         };
         let cost = match request.hits {
             Hits::Usual => None,
-            Hits::Charge(cost) => Some(cost),
+            Hits::Charge(cost) | Hits::ChargeInFull(cost) => Some(cost),
             Hits::Refund(_) => Some(0),
         };
         let asked = Request { attributes: request.attributes, cost };
@@ -437,6 +458,7 @@ impl<'a> Answer<'a> {
             Plan::new(engine, in_force, &asked, Permits::Cannot, found.and_then(limit_of))?
         };
         verdict.now = now;
+        verdict.in_full = matches!(request.hits, Hits::ChargeInFull(_));
         Ok(Self { verdict, overridden, request: Described { limit, ..*request }, found, in_force })
     }
 
@@ -475,9 +497,27 @@ impl<'a> Answer<'a> {
         };
         let part = if watches { Part::Alone } else { Part::All };
         let sent = self.request.limit.zip(self.overridden).map(move |(of, sent)| {
-            self.refunding(of.stored_ask(self.request.attributes, self.verdict.cost, sent.rule, part))
+            let does = if self.verdict.in_full { Does::ChargeInFull } else { Does::Charge };
+            self.refunding(of.stored_ask(self.request.attributes, self.verdict.cost, does, sent.rule, part))
         });
         self.verdict.limits.iter().map(ask).chain(sent)
+    }
+
+    /// Its quotas that only watch.
+    fn watching_quotas(&self) -> impl Iterator<Item = &Entry> {
+        self.verdict.shadow.iter().filter(|entry| self.in_force.is_quota(entry.limit))
+    }
+
+    /// [`watching_quotas`](Self::watching_quotas), as the store is asked: a peek at a key that nobody writes, because two asks of
+    /// one key are decided as one.
+    fn stored_quotas(&self, engine: &'a Engine) -> impl Iterator<Item = StoredAsk<'a>> {
+        let ask = move |entry: &Entry| StoredAsk {
+            limit: "*quota".into(),
+            cost: 0,
+            does: Does::Charge,
+            ..self.verdict.stored_ask(engine, entry, Does::Charge, Part::OneOf)
+        };
+        self.watching_quotas().map(ask)
     }
 
     fn stored_shadows(&self, engine: &'a Engine) -> impl Iterator<Item = StoredAsk<'a>> {
@@ -489,7 +529,7 @@ impl<'a> Answer<'a> {
     fn refunding<'s>(&self, ask: StoredAsk<'s>) -> StoredAsk<'s> {
         match self.request.hits {
             Hits::Refund(cost) => StoredAsk { cost, does: Does::Refund, ..ask },
-            Hits::Usual | Hits::Charge(_) => ask,
+            Hits::Usual | Hits::Charge(_) | Hits::ChargeInFull(_) => ask,
         }
     }
 
@@ -528,27 +568,31 @@ impl<'a> Answer<'a> {
         &self.in_force.policy.descriptors[place as usize]
     }
 
-    /// Forgets the limit of the descriptor itself: another replaces it.
+    /// Forgets the limit of the descriptor itself: another replaces it. One that is unlimited has no limit to forget.
     fn leave_out(&mut self) {
         if let Some(Leaf::Limit(limit)) = self.found {
             self.verdict.limits.retain(|entry| entry.limit != limit);
             self.verdict.shadow.retain(|entry| entry.limit != limit);
+            self.found = None;
         }
-        self.found = None;
     }
 
     fn limits(&self) -> usize {
-        self.verdict.limits.len() + usize::from(self.overridden.is_some())
+        let quotas = self.watching_quotas().count();
+        self.verdict.limits.len() + usize::from(self.overridden.is_some()) + quotas
     }
 
     fn ask_sent<'o>(&self, overrides: &'o KnownOverrides<'_>) -> Option<tollgate::Request<'o>> {
-        Some(overrides.ask(self.request.limit?, self.request.attributes, self.verdict.cost))
+        let ask = overrides.ask(self.request.limit?, self.request.attributes, self.verdict.cost);
+        Some(if self.verdict.in_full { ask.in_full() } else { ask })
     }
 
     /// Notes that the request is denied whatever its limits say.
     fn deny(&mut self, overrides: &KnownOverrides<'_>, now: Timestamp) {
         self.verdict.deny_missing();
-        let preview = self.ask_sent(overrides).map(|ask| ask.preview_at(now));
+        let in_full = self.verdict.in_full;
+        let preview =
+            self.ask_sent(overrides).map(|ask| if in_full { ask.check_at(now) } else { ask.preview_at(now) });
         if let (Some(sent), Some(preview)) = (&mut self.overridden, preview) {
             sent.decision = preview;
         }

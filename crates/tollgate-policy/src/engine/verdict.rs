@@ -19,6 +19,7 @@ pub struct Verdict<'a> {
     pub(super) in_force: &'a InForce,
     pub(super) now: Timestamp,
     pub(super) cost: u64,
+    pub(super) in_full: bool, // the cost is charged in any case; cost 0 is denied above a limit
     pub(super) outcome: Outcome,
     pub(super) is_charged: bool, // by the limits that let it pass; in a plan of several, others may deny it
     pub(super) reported: Option<usize>,
@@ -274,7 +275,8 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
     /// Whether it was charged.
     pub fn is_charged(&self) -> bool {
         let together = self.verdict.is_charged || self.in_force.policy.shadow;
-        self.is_known() && (self.is_allowed() && together || self.rule().counts_denied())
+        let in_any_case = self.rule().counts_denied() || self.verdict.in_full;
+        self.is_known() && (self.is_allowed() && together || in_any_case)
     }
 
     /// Why it does not.

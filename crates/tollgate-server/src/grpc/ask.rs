@@ -69,10 +69,11 @@ pub(super) fn described<'r>(
     Ok(described)
 }
 
-/// A descriptor's own hits, of which 0 looks and charges nothing, else those of the request, of which 0 means the usual.
+/// The hits of a descriptor. Its own are charged in full, as the reference does: Envoy reports usage at the end of a stream,
+/// when the request can no longer be denied. Without its own, those of the request; 0 there means the usual.
 fn hits(descriptor: &RateLimitDescriptor, of_request: u32) -> Hits {
     match (descriptor.hits_addend, of_request, descriptor.is_negative_hits) {
-        (Some(hits), _, false) => Hits::Charge(hits),
+        (Some(hits), _, false) => Hits::ChargeInFull(hits),
         (Some(hits), _, true) => Hits::Refund(hits),
         (None, 0, false) => Hits::Usual,
         (None, 0, true) => Hits::Refund(1),

@@ -82,13 +82,15 @@ impl Slow {
         for ask in asks {
             limiters.entry(name(ask)).or_insert_with(|| self.table.another(ask.rule).unwrap());
         }
-        let request =
-            |ask: &Ask<'_>| -> Request<'_> { limiters[&name(ask)].ask(&ask.key[..]).cost(ask.cost) };
+        let request = |ask: &Ask<'_>| -> Request<'_> {
+            let request = limiters[&name(ask)].ask(&ask.key[..]).cost(ask.cost);
+            if ask.does == Does::ChargeInFull { request.in_full() } else { request }
+        };
         let (mut each, mut permits) = (vec![Decision::default(); asks.len()], Vec::new());
         // In these tests, limits decide together or are only looked at.
         assert!(asks.iter().all(|ask| ask.part == Part::All || ask.does == Does::Preview));
         let verdict = match asks[0].does {
-            Does::Charge => {
+            Does::Charge | Does::ChargeInFull => {
                 let requests: Vec<Request<'_>> = asks.iter().map(request).collect();
                 KeyedLimiter::check_all_at(&requests, NOW, &mut each)
             }
