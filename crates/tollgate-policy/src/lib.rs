@@ -24,8 +24,8 @@ mod yaml;
 pub use client_address::AddressChain;
 pub use engine::{
     Answer, CellNumbers, CellRequest, Described, Engine, EngineError, Explained, Explanation, Hits, Key,
-    KeyStatus, LimitVerdict, NotDecided, Override, Permits, Plan, PolicyInForce, Reason, Request, SentRule,
-    Summary, TenantError, ThrottleError, Throttled, Together, TooManyLimits, Verdict,
+    KeyStatus, LimitVerdict, LoadSource, NotDecided, Override, Permits, Plan, PolicyInForce, Reason, Request,
+    SentRule, Summary, TenantError, ThrottleError, Throttled, Together, TooManyLimits, Verdict,
 };
 pub use environment_values::EnvironmentValues;
 pub use fault::{Fault, Faults};

@@ -39,6 +39,7 @@ pub use self::explain::{Explained, Explanation};
 pub use self::overrides::Override;
 pub use self::plan::Plan;
 pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
+pub use self::pressure::LoadSource;
 pub use self::shared::Permits;
 pub use self::throttle::{SentRule, ThrottleError, Throttled};
 pub use self::together::{Answer, Described, Hits, NotDecided, Together};

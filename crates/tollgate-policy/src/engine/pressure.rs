@@ -9,8 +9,22 @@ use tollgate::{KeyedLimiter, Nanos, Timestamp};
 use super::Engine;
 use crate::policy::AdaptiveRates;
 
-/// How long a word on the load holds: without another, the upstream is taken to have recovered.
+/// How long a report on the load is valid. After that, the rates of its source recover.
 const VALID: Nanos = Nanos::new(5_000_000_000);
+
+/// Who reports how loaded the upstream is.
+///
+/// Each source has a multiplier of its own, and the lowest of them holds: a source that sees no load does not cancel what
+/// another one reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadSource {
+    /// The gateway, by the waits and errors of its own requests.
+    Gateway,
+    /// Callers of `PUT /v1/pressure`.
+    Api,
+}
+
+const SOURCES: usize = 2;
 
 /// What the upstream's load makes of rates.
 #[derive(Debug)]
@@ -22,8 +36,13 @@ pub(super) struct Pressure {
 #[derive(Debug)]
 struct State {
     settings: AdaptiveRates,
+    sources: [Source; SOURCES], // by `LoadSource`
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Source {
     multiplier: RateMultiplier,
-    told: Timestamp, // when the load was last told
+    reported_at: Timestamp,
 }
 
 impl Pressure {
@@ -39,7 +58,7 @@ impl Pressure {
 
     /// How fast the rates of a shed class go.
     pub(super) fn pace_of(&self, shed: u8) -> Pace {
-        self.state.lock().as_ref().map_or(Pace::FULL, |state| state.multiplier.pace_of(shed))
+        self.state.lock().as_ref().map_or(Pace::FULL, |state| state.multiplier().pace_of(shed))
     }
 
     /// Goes by other settings. Where they have changed, rates are full again.
@@ -50,7 +69,7 @@ impl Pressure {
         }
         *state = settings.map(State::new);
         let full = RateMultiplier::new(1000).expect("a floor of 1");
-        self.set(&state.as_ref().map_or(full, |state| state.multiplier), limiter);
+        self.set(&state.as_ref().map_or(full, State::multiplier), limiter);
     }
 
     fn set(&self, multiplier: &RateMultiplier, limiter: &KeyedLimiter) {
@@ -64,34 +83,45 @@ impl Pressure {
 impl State {
     fn new(settings: AdaptiveRates) -> Self {
         let multiplier = RateMultiplier::new(settings.floor).expect("a floor that was checked");
-        Self { settings, multiplier, told: Timestamp::default() }
+        Self { settings, sources: [Source { multiplier, reported_at: Timestamp::default() }; SOURCES] }
+    }
+
+    /// The multiplier of the source with the highest pressure.
+    fn multiplier(&self) -> RateMultiplier {
+        let multipliers = self.sources.iter().map(|source| source.multiplier);
+        multipliers.min_by_key(|multiplier| multiplier.pace().billionths()).expect("there are sources")
     }
 }
 
 impl Engine {
-    /// Tells how loaded the upstream is, for one interval of control. Holds for five seconds. The multiplier after it;
-    /// None where the policy has no `adaptive_rates`.
-    pub fn press(&self, load: Load, now: Timestamp) -> Option<Pace> {
+    /// Reports how loaded the upstream is, for one interval of control. The report is valid for five seconds. Returns the
+    /// multiplier that holds then: the lowest of all sources. None where the policy has no `adaptive_rates`.
+    pub fn press(&self, source: LoadSource, load: Load, now: Timestamp) -> Option<Pace> {
         let mut state = self.pressure.state.lock();
         let state = state.as_mut()?;
-        state.told = now;
-        state.multiplier.observe(load);
-        self.pressure.set(&state.multiplier, &self.limiter);
-        Some(state.multiplier.pace())
+        let source = &mut state.sources[source as usize];
+        source.reported_at = now;
+        source.multiplier.observe(load);
+        let multiplier = state.multiplier();
+        self.pressure.set(&multiplier, &self.limiter);
+        Some(multiplier.pace())
     }
 
-    /// To be called every second: where nobody has told a load for five seconds, rates recover a step.
+    /// To be called every second. The multiplier of a source that has not reported for five seconds recovers by one step.
     pub fn relax(&self, now: Timestamp) {
         let mut state = self.pressure.state.lock();
         let Some(state) = state.as_mut() else { return };
-        if self.pressure.is_reduced() && now.since(state.told) >= VALID {
-            state.multiplier.observe(Load::Low);
-            self.pressure.set(&state.multiplier, &self.limiter);
+        if !self.pressure.is_reduced() {
+            return;
         }
+        for source in state.sources.iter_mut().filter(|source| now.since(source.reported_at) >= VALID) {
+            source.multiplier.observe(Load::Low);
+        }
+        self.pressure.set(&state.multiplier(), &self.limiter);
     }
 
     /// The multiplier on rates: None where the policy has no `adaptive_rates`.
     pub fn pace(&self) -> Option<Pace> {
-        self.pressure.state.lock().as_ref().map(|state| state.multiplier.pace())
+        self.pressure.state.lock().as_ref().map(|state| state.multiplier().pace())
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tollgate_policy::Policy;
+use tollgate_policy::{LoadSource, Policy};
 
 use self::behind::Behind;
 pub(crate) use self::metrics::GatewayMetrics;
@@ -86,7 +86,7 @@ impl Gateway {
             let marks = self.service.engine.policy().adaptive_rates;
             if let Some(marks) = marks {
                 let now = self.service.engine.clock().now();
-                self.service.engine.press(self.pressure.tell(marks), now);
+                self.service.engine.press(LoadSource::Gateway, self.pressure.tell(marks), now);
             }
         }
     }

@@ -8,6 +8,7 @@ use axum::http::{Request, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use tollgate::adaptive::Load;
+use tollgate_policy::LoadSource;
 
 use super::json;
 use super::problem::Problem;
@@ -38,7 +39,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
         load if load < LOW => Load::Low,
         _ => Load::Between,
     };
-    let Some(pace) = service.engine.press(load, service.engine.clock().now()) else {
+    let Some(pace) = service.engine.press(LoadSource::Api, load, service.engine.clock().now()) else {
         let detail = "the policy has no `adaptive_rates`, so nothing follows the load";
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     };

@@ -55,6 +55,25 @@ fn rates_go_down_while_requests_wait_and_up_again_after() {
     eventually("rates are as they were", || seen.metric(MULTIPLIER) == Some(1.0));
 }
 
+/// The gateway sees no load and reports that four times per second. The highest pressure that is valid holds.
+#[test]
+fn a_quiet_gateway_does_not_cancel_reported_pressure() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", POLICY);
+    let mut client = gateway.service.connect();
+    for expected in [0.8, 0.64, 0.512] {
+        let answer = client.0.send("PUT", "/v1/pressure", &[], r#"{"load": 0.9}"#);
+        let multiplier = json_of(&answer)["multiplier"].as_f64().unwrap();
+        assert!((multiplier - expected).abs() < 1e-6, "{multiplier} instead of {expected}");
+        // Long enough for two reports of the gateway.
+        pause(std::time::Duration::from_millis(600));
+    }
+    let multiplier = client.metric(MULTIPLIER).unwrap();
+    assert!((multiplier - 0.512).abs() < 1e-6, "{multiplier}");
+    let answer = client.0.send("PUT", "/v1/pressure", &[], r#"{"load": 0.1}"#);
+    assert!(json_of(&answer)["multiplier"].as_f64().unwrap() > 0.55, "{answer:?}");
+}
+
 #[test]
 fn whoever_is_shed_first_is_told_so() {
     let backend = Backend::start();
