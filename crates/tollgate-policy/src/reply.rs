@@ -24,7 +24,7 @@ use crate::store::Source;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_reply(verdict: &Verdict<'_>, json: &mut Vec<u8>) {
-    write_head(verdict.outcome(), verdict.reason(), verdict.source(), json);
+    write_head(verdict.outcome(), verdict.reason(), verdict.is_reduced(), verdict.source(), json);
     write_limits(verdict.limits(), json);
     if verdict.shadow().len() > 0 {
         json.extend_from_slice(b",\"shadow\":");
@@ -35,21 +35,31 @@ pub fn write_reply(verdict: &Verdict<'_>, json: &mut Vec<u8>) {
 
 /// Appends what `POST /v1/throttle` answers: as a check under one limit, which has no name but its algorithm's.
 pub fn write_throttle_reply(algorithm: &str, throttled: &Throttled, json: &mut Vec<u8>) {
-    let Throttled { decision, rule, source } = throttled;
+    let Throttled { decision, rule, source, is_known } = throttled;
     let reason = match decision.outcome {
         Outcome::Allow { .. } => None,
+        Outcome::Deny { .. } if !is_known => Some(Reason::Unavailable),
         Outcome::Deny { retry } => Some(Reason::of(retry, matches!(rule, Rule::Concurrency(_)))),
     };
-    write_head(decision.outcome, reason, *source, json);
+    write_head(decision.outcome, reason, false, *source, json);
     json.push(b'[');
     write_limit(algorithm, rule.capacity(), *decision, reason, json);
     json.extend_from_slice(b"]}");
 }
 
 /// Everything up to the limits.
-fn write_head(outcome: Outcome, reason: Option<Reason>, source: Source, json: &mut Vec<u8>) {
+fn write_head(
+    outcome: Outcome,
+    reason: Option<Reason>,
+    is_reduced: bool,
+    source: Source,
+    json: &mut Vec<u8>,
+) {
     json.extend_from_slice(if outcome.is_allowed() { b"{\"allowed\":true" } else { b"{\"allowed\":false" });
     write_reason(reason, json);
+    if is_reduced && !outcome.is_allowed() {
+        json.extend_from_slice(br#","reduced":true"#);
+    }
     json.extend_from_slice(b",\"retry_after\":");
     write_optional_seconds(outcome.retry_after(), json);
     json.extend_from_slice(b",\"delay\":");

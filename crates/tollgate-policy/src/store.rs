@@ -162,4 +162,6 @@ pub struct Unavailable {
     pub why: String,
     /// For how long it has not given any.
     pub out_for: Duration,
+    /// After how long it is tried again whether it answers.
+    pub retry_after: Duration,
 }

@@ -14,6 +14,9 @@ use tollgate_policy::{
     StoredPermit, Unavailable,
 };
 
+/// When the store is tried again.
+const PROBE: Duration = Duration::from_millis(300);
+
 /// A store that went at a moment of the engine's clock and does not come back.
 #[derive(Debug)]
 struct Gone {
@@ -24,7 +27,7 @@ struct Gone {
 impl Gone {
     fn no_answer<T: Send + 'static>(&self) -> Later<'_, T> {
         let out_for = Duration::from_secs(self.out_for.load(Ordering::Relaxed));
-        Box::pin(async move { Err(Unavailable { why: "it is gone".into(), out_for }) })
+        Box::pin(async move { Err(Unavailable { why: "it is gone".into(), out_for, retry_after: PROBE }) })
     }
 }
 
@@ -303,5 +306,42 @@ limits: [{{ name: a, key: [user], concurrency: {{ limit: 9 }} }}, {{ name: b, ke
                 assert_eq!(policy.key("b", &one, at(1000)).unwrap().status.remaining, 9, "charged nothing");
             }
         }
+    }
+}
+
+/// The breaker's next probe is when asking again may help.
+#[test]
+fn a_denial_without_the_store_says_when_it_is_tried_again() {
+    let file = "limits: [{ name: a, key: [user], on_error: deny, token_bucket: { rate: 1/s, burst: 5 } }]";
+    let policy = Policy::read(Path::new("test.yaml"), file).unwrap();
+    let gone = Arc::new(Gone { nodes: 1, out_for: AtomicU64::new(1) });
+    let engine = Engine::with_store(policy, Clock::manual(), gone).unwrap();
+    let policy = engine.policy();
+    let request = Request { attributes: &[("user", "alice")], cost: None };
+    let verdict = now(policy.plan(&request).unwrap().decide(Timestamp::from_nanos(0)));
+    assert_eq!(verdict.reason(), Some(Reason::Unavailable));
+    assert_eq!(verdict.retry_after().map(Duration::from), Some(PROBE));
+}
+
+/// Three places among five processes would be five, if each had at least one.
+#[test]
+fn the_shares_of_a_concurrency_limit_add_up_to_no_more_than_the_limit() {
+    let file = "limits: [{ name: a, key: [user], on_error: local, concurrency: { limit: 3, lease: 30s } }]";
+    for nodes in 1..=5 {
+        let policy = Policy::read(Path::new("test.yaml"), file).unwrap();
+        let gone = Arc::new(Gone { nodes, out_for: AtomicU64::new(1) });
+        let engine = Engine::with_store(policy, Clock::manual(), gone).unwrap();
+        let policy = engine.policy();
+        let request = Request { attributes: &[("user", "alice")], cost: None };
+        let hold = || {
+            let plan = policy.plan_with_permits(&request).unwrap();
+            let (verdict, permits) = now(plan.hold(Timestamp::from_nanos(0)));
+            (verdict.is_allowed(), verdict.reason(), permits)
+        };
+        let taken: Vec<_> = (0..4).map(|_| hold()).collect();
+        let passed = taken.iter().filter(|(is_allowed, ..)| *is_allowed).count();
+        assert_eq!(passed, 3 / nodes as usize, "{nodes} processes");
+        let expected = if nodes > 3 { Reason::Unavailable } else { Reason::InFlight };
+        assert_eq!(taken[3].1, Some(expected), "{nodes} processes");
     }
 }

@@ -15,7 +15,7 @@ use tollgate_policy::{
 
 use crate::convert::Replaced;
 use crate::denied::{Asked, Denied, Found};
-use crate::link::{Call, Link, LinkError, Script, Settings, SettingsError, ShardHealth};
+use crate::link::{Call, Link, LinkError, PROBE, Script, Settings, SettingsError, ShardHealth};
 use crate::nodes;
 use crate::numbers::require;
 use crate::open::{OpenError, settings};
@@ -320,11 +320,15 @@ impl Inner {
     }
 
     fn unavailable(&self, error: NoAnswer) -> Unavailable {
-        let out_for = match &error {
-            NoAnswer::Link(LinkError::Open { since, .. }) => since.elapsed() + self.deadline,
-            _ => Duration::ZERO,
+        let (out_for, probe_in) = match &error {
+            NoAnswer::Link(LinkError::Open { since, probe_at, .. }) => {
+                (since.elapsed() + self.deadline, probe_at.saturating_duration_since(Instant::now()))
+            }
+            _ => (Duration::ZERO, Duration::ZERO),
         };
-        Unavailable { why: error.to_string(), out_for }
+        // While a probe is under way, the next one is a whole interval away.
+        let retry_after = if probe_in.is_zero() { PROBE } else { probe_in };
+        Unavailable { why: error.to_string(), out_for, retry_after }
     }
 }
 

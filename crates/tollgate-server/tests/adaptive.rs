@@ -125,6 +125,20 @@ fn a_denial_says_that_rates_are_reduced() {
 }
 
 #[test]
+fn a_check_that_is_denied_says_that_rates_are_reduced() {
+    let service = Service::start(POLICY);
+    let mut client = service.connect();
+    let drain = |client: &mut Client, tenant: &str| {
+        let replies = (0..200).map(|_| client.check(&[("tenant", tenant)], None));
+        replies.into_iter().find(|reply| reply["allowed"] == false).unwrap()
+    };
+    assert_eq!(drain(&mut client, "early")["reduced"], Value::Null);
+    press(&mut client, 0.9);
+    assert_eq!(drain(&mut client, "late")["reduced"], true);
+    assert_eq!(client.check(&[("tenant", "other")], None)["reduced"], Value::Null, "it is allowed");
+}
+
+#[test]
 fn without_a_word_for_five_seconds_rates_recover_by_themselves() {
     let service = Service::start(POLICY);
     let mut client = service.connect();

@@ -67,6 +67,24 @@ fn hammer(service: &Service, stop: &AtomicBool) -> HashMap<String, u64> {
     passed
 }
 
+/// Clients that retry need a time, and the breaker's next probe is the first time that helps.
+#[test]
+fn a_denial_without_the_store_has_a_retry_after() {
+    let server = RedisServer::start();
+    let limit = "limits: [{ name: a, key: [tenant], token_bucket: { rate: 1/s, burst: 5 } }]";
+    let service = Service::start(&format!("{}{limit}", store(&server, ", on_error: deny")));
+    let mut client = service.connect();
+    ready(&mut client);
+    drop(server);
+    let answer = client.ask("/", &[]);
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")), "{answer:?}");
+    let problem = json_of(&answer);
+    assert_eq!((&problem["reason"], &problem["retry_after_seconds"]), (&json!("unavailable"), &json!(1)));
+    let reply = client.check(&[("tenant", "acme")], None);
+    assert_eq!(reply["reason"], "unavailable");
+    assert!(reply["retry_after"].as_f64().is_some_and(|wait| wait > 0.0 && wait <= 0.375), "{reply}");
+}
+
 #[test]
 fn three_processes_have_one_count_whatever_their_clocks_say() {
     const TRIES: usize = 6;

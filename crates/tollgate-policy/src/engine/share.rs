@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use tollgate::{Concurrency, LeakyBucket, Nanos, Rate, Rule, RuleParts, TokenBucket};
 
-/// The rule of one of `nodes` that share `rule`: together they let no more pass than it would.
+/// The rule of one of `nodes` that share `rule`.
 ///
-/// Whatever counts in time becomes a bucket of so many times less a second: it can begin empty, and a part of a window of
-/// three among four nodes would be nothing. What leaves a queue is spaced; places are divided, one at least.
+/// Rules that count in time become a bucket with the rate divided by `nodes`: a bucket can begin empty, and a part of a window
+/// of three among four nodes would be nothing. Their rates add up to no more than the rate of `rule`. A burst, or a queue, has at
+/// least one place in each node, so those add up to at most `nodes` where that is more. Places of a concurrency limit are divided:
+/// they add up to no more than its limit, because a node may have no share at all ([`has_share`]).
 pub(super) fn share(rule: &Rule, nodes: u32) -> Rule {
     let nodes = u64::from(nodes.max(1));
     let part = |limit: u64| (limit / nodes).max(1);
@@ -29,6 +31,12 @@ pub(super) fn share(rule: &Rule, nodes: u32) -> Rule {
             token(slower(limit, window, nodes), part(limit)).unwrap_or(*rule)
         }
     }
+}
+
+/// Whether each of `nodes` has a share of `rule`. Of a concurrency limit below the number of nodes there is none: one place
+/// each would be more than the limit, and nobody knows which nodes should have one.
+pub(super) fn has_share(rule: &Rule, nodes: u32) -> bool {
+    !matches!(rule, Rule::Concurrency(_)) || rule.capacity() >= u64::from(nodes)
 }
 
 /// `tokens` in a span that is `nodes` times as long.

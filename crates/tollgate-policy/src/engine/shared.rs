@@ -9,6 +9,7 @@ use tollgate::{Decision, KeyedLimiter, Nanos, Outcome, Permit, Retry, Rule, Stat
 
 use super::Engine;
 use super::plan::MOST_LIMITS;
+use super::share::has_share;
 use super::throttle::{ThrottleError, Throttled};
 use super::verdict::{Entry, Told, Verdict};
 use crate::policy::OnError;
@@ -198,7 +199,7 @@ impl<'a> Verdict<'a> {
         let fallen = |entry: &Entry| Fallen::new(self, entry, shared);
         let live: Vec<Fallen<'_>> = self.limits.iter().map(fallen).collect();
         let shadow: Vec<Fallen<'_>> = self.shadow.iter().map(fallen).collect();
-        let outage = Outage { since: unavailable.since(self.now), now: self.now };
+        let outage = Outage::new(unavailable, self.now);
         let is_denied = self.is_missing();
         let (outcome, decided, permits) = outage.decide(&live, is_denied, does);
         let shadow: Vec<_> =
@@ -223,19 +224,12 @@ impl Entry {
     }
 }
 
-impl Unavailable {
-    /// Since when there is no answer, by a clock that shows `now`.
-    pub(super) fn since(&self, now: Timestamp) -> Timestamp {
-        let out_for = Nanos::saturating_from(self.out_for);
-        Timestamp::from_nanos(now.as_nanos().saturating_sub(out_for.get()))
-    }
-}
-
 /// A time without the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outage {
-    pub(super) since: Timestamp,
-    pub(super) now: Timestamp,
+    since: Timestamp,
+    now: Timestamp,
+    retry_after: Nanos,
 }
 
 /// What is asked of a limit whose store is gone.
@@ -247,6 +241,8 @@ pub(super) struct Fallen<'a> {
     pub(super) rule: Rule,
     /// Whether nothing is asked for, and something given back.
     pub(super) gives_back: bool,
+    /// Whether this process has a share of it.
+    pub(super) has_share: bool,
 }
 
 impl<'a> Fallen<'a> {
@@ -257,12 +253,22 @@ impl<'a> Fallen<'a> {
             here: verdict.ask(entry),
             rule: limit.numbers(entry.numbers).rule,
             gives_back: false,
+            has_share: has_share(&limit.numbers(entry.numbers).rule, shared.store.nodes()),
         }
     }
 
     /// Whether it is denied because nobody can be asked: also what only looks, which is told of what comes next.
     const fn is_denied(&self) -> bool {
-        matches!(self.on_error, OnError::Deny) && !self.gives_back
+        match self.on_error {
+            OnError::Deny => !self.gives_back,
+            OnError::Local => !self.has_share,
+            OnError::Allow => false,
+        }
+    }
+
+    /// Whether the table of this process decides it.
+    const fn is_local(&self) -> bool {
+        matches!(self.on_error, OnError::Local) && self.has_share
     }
 
     /// What is told of a limit that nobody has asked.
@@ -273,6 +279,18 @@ impl<'a> Fallen<'a> {
 }
 
 impl Outage {
+    pub(super) fn new(unavailable: &Unavailable, now: Timestamp) -> Self {
+        let out_for = Nanos::saturating_from(unavailable.out_for);
+        let since = Timestamp::from_nanos(now.as_nanos().saturating_sub(out_for.get()));
+        // A denial says when to come back, and never at once.
+        let retry_after = Nanos::saturating_from(unavailable.retry_after).max(Nanos::new(1));
+        Self { since, now, retry_after }
+    }
+
+    pub(super) const fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// Decides limits together: those that say so deny or allow, the rest have their share here. Nothing is charged where
     /// one denies, or the request `is_denied` for another reason.
     pub(super) fn decide(
@@ -281,15 +299,11 @@ impl Outage {
         is_denied: bool,
         does: Does,
     ) -> (Outcome, Vec<(Decision, Told)>, Vec<Permit>) {
-        let unavailable = Outcome::Deny { retry: Retry::Unknown };
+        let unavailable = Outcome::Deny { retry: Retry::After(self.retry_after) };
         let denies = asked.iter().any(Fallen::is_denied);
-        let local: SmallVec<[tollgate::Request<'_>; 8]> = asked
-            .iter()
-            .filter(|fallen| fallen.on_error == OnError::Local)
-            .map(|fallen| fallen.here)
-            .collect();
-        let drains =
-            asked.iter().filter(|fallen| fallen.on_error == OnError::Local && starts_empty(&fallen.rule));
+        let local: SmallVec<[tollgate::Request<'_>; 8]> =
+            asked.iter().filter(|fallen| fallen.is_local()).map(|fallen| fallen.here).collect();
+        let drains = asked.iter().filter(|fallen| fallen.is_local() && starts_empty(&fallen.rule));
         drains.for_each(|fallen| self.drain(&fallen.here));
         let mut decisions = [Decision::default(); MOST_LIMITS];
         let decisions = &mut decisions[..local.len()];
@@ -310,10 +324,12 @@ impl Outage {
         let mut decisions = decisions.iter();
         let each: Vec<(Decision, Told)> = asked
             .iter()
-            .map(|fallen| match fallen.on_error {
-                OnError::Local => (*decisions.next().expect("one for each"), Told::Here),
-                OnError::Deny if fallen.is_denied() => fallen.unknown(unavailable),
-                OnError::Deny | OnError::Allow => fallen.unknown(Outcome::ALLOW),
+            .map(|fallen| {
+                if fallen.is_local() {
+                    (*decisions.next().expect("one for each"), Told::Here)
+                } else {
+                    fallen.unknown(if fallen.is_denied() { unavailable } else { Outcome::ALLOW })
+                }
             })
             .collect();
         (if denies { unavailable } else { outcome }, each, permits)
@@ -374,10 +390,11 @@ impl Shared {
         unavailable: &Unavailable,
         now: Timestamp,
     ) -> Throttled {
-        let fallen = Fallen { on_error: self.on_error, here, rule, gives_back: false };
-        let outage = Outage { since: unavailable.since(now), now };
-        let decision = outage.decide(&[fallen], false, Does::Charge).1[0].0;
-        Throttled { decision, source: Source::Fallback, ..Throttled::not_yet(rule) }
+        let has_share = has_share(&rule, self.store.nodes());
+        let fallen = Fallen { on_error: self.on_error, here, rule, gives_back: false, has_share };
+        let (decision, told) = Outage::new(unavailable, now).decide(&[fallen], false, Does::Charge).1[0];
+        let is_known = told != Told::Unknown;
+        Throttled { decision, source: Source::Fallback, is_known, ..Throttled::not_yet(rule) }
     }
 }
 

@@ -23,12 +23,14 @@ pub struct Throttled {
     pub rule: Rule,
     /// Who decided.
     pub source: Source,
+    /// Whether its numbers are true: not where the store gave no answer, and the policy says what is decided then.
+    pub is_known: bool,
 }
 
 impl Throttled {
     /// Before anybody has decided.
     pub(super) fn not_yet(rule: Rule) -> Self {
-        Self { decision: Decision::default(), rule, source: Source::Memory }
+        Self { decision: Decision::default(), rule, source: Source::Memory, is_known: true }
     }
 }
 

@@ -9,7 +9,7 @@ use super::overrides::{KnownOverrides, Override};
 use super::plan::{MOST_LIMITS, Permits, Plan, WAITS};
 use super::shared::{Asks, Fallen, Outage, Shared};
 use super::throttle::{ThrottleError, Throttled};
-use super::verdict::{Entry, LimitVerdict, Summary, Verdict};
+use super::verdict::{Entry, LimitVerdict, Summary, Told, Verdict};
 use super::{Engine, Request, TooManyLimits};
 use crate::policy::{Descriptor, OnError, Uncounted};
 use crate::store::{Ask as StoredAsk, Decided, Does, Part, Seen, Source};
@@ -233,7 +233,7 @@ impl<'a> Together<'a> {
             None => {}
             Some(Ok(decided)) => self.note_stored(&decided),
             Some(Err(unavailable)) => {
-                self.fall_back(engine, shared, Outage { since: unavailable.since(now), now })?;
+                self.fall_back(engine, shared, Outage::new(&unavailable, now))?;
             }
         }
         if watches {
@@ -271,7 +271,7 @@ impl<'a> Together<'a> {
     /// Decides without the store, as each limit says.
     fn fall_back(&mut self, engine: &Engine, shared: &Shared, outage: Outage) -> Result<(), NotDecided> {
         let sent = self.answers.iter().filter_map(|answer| answer.request.limit);
-        let overrides = engine.overrides.known(sent, outage.now)?;
+        let overrides = engine.overrides.known(sent, outage.now())?;
         let mut asked: Vec<Fallen<'_>> =
             self.answers.iter().flat_map(|answer| answer.fallen(shared, &overrides)).collect();
         asked.extend(self.answers.iter().flat_map(|answer| {
@@ -299,7 +299,9 @@ impl<'a> Together<'a> {
             }
             verdict.sum_up();
             if let Some(sent) = &mut answer.overridden {
-                (sent.decision, sent.source) = (decided.next().expect("one for each").0, Source::Fallback);
+                let (decision, told) = decided.next().expect("one for each");
+                (sent.decision, sent.source) = (decision, Source::Fallback);
+                sent.is_known = told != Told::Unknown;
             }
             for place in 0..answer.verdict.shadow.len() {
                 let decided = alone(&answer.fallen_of(&answer.verdict.shadow[place], shared));
@@ -552,6 +554,7 @@ impl<'a> Answer<'a> {
             here,
             rule: sent.rule,
             gives_back: self.gives_back(),
+            has_share: true, // a window, which becomes a bucket
         });
         self.verdict.limits.iter().map(fallen).chain(sent).collect::<Vec<_>>().into_iter()
     }

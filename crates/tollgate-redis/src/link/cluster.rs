@@ -73,7 +73,8 @@ impl Cluster {
         let (unknown, since) = self.unknown.lock().clone();
         let reason =
             if map.servers.is_empty() { unknown } else { format!("no server has slot {slot}").into() };
-        Err(LinkError::Open { shard: "cluster".into(), reason, since })
+        let probe_at = Instant::now() + WHILE_DOWN;
+        Err(LinkError::Open { shard: "cluster".into(), reason, since, probe_at })
     }
 
     /// The server that another one sent us to; a new one if it is not known. Nothing where there are too many.

@@ -24,6 +24,8 @@ pub enum LinkError {
         reason: Arc<str>,
         /// Since when.
         since: Instant,
+        /// When it is tried again whether the shard can be reached.
+        probe_at: Instant,
     },
     /// The server answered with an error: its text.
     #[error("the store answered: {0}")]
@@ -152,7 +154,13 @@ mod tests {
         }
         assert!(LinkError::TimedOut.may_have_run() && LinkError::Lost.may_have_run());
         assert!(
-            !LinkError::Open { shard: "a".into(), reason: "b".into(), since: Instant::now() }.may_have_run()
+            !LinkError::Open {
+                shard: "a".into(),
+                reason: "b".into(),
+                since: Instant::now(),
+                probe_at: Instant::now()
+            }
+            .may_have_run()
         );
     }
 }

@@ -48,6 +48,7 @@ pub use self::health::{BreakerState, ShardHealth};
 pub use self::password::Password;
 pub use self::script::{Call, Script};
 pub use self::settings::{Settings, SettingsError, Tls, Topology};
+pub(crate) use self::shard::PROBE;
 
 use self::cluster::Cluster;
 use self::connector::Address;

@@ -31,7 +31,7 @@ use super::told::{Lately, Reason};
 const MOST_FAILURES: u32 = 5;
 
 /// How often it is tried whether a server is back, on average.
-const PROBE: Duration = Duration::from_millis(250);
+pub(crate) const PROBE: Duration = Duration::from_millis(250);
 
 /// How long a server that takes charges needs at most to say so, if calls are not given longer.
 const GREETING: Duration = Duration::from_millis(50);
@@ -143,6 +143,7 @@ impl Shard {
             slot: AtomicUsize::new(SLOTS),
             told: Lately::default(),
             reason: Mutex::default(),
+            probe_at: Mutex::new(Instant::now()),
             counters: Counters::default(),
             common,
         });
@@ -250,13 +251,14 @@ impl Shard {
 struct State {
     name: Arc<str>,
     phase: ArcSwap<Phase>,
-    failures: AtomicU32,   // in a row
-    changing: Mutex<()>,   // held while the phase is changed, so that each change is told once
-    tripped: Notify,       // the keeper must look at the phase
-    doubted: Notify,       // the server has answered with an error
-    slot: AtomicUsize,     // of a cluster: one that it has, or `SLOTS`
-    told: Lately,          // of errors
-    reason: Mutex<Reason>, // why it cannot be used, as it was told
+    failures: AtomicU32,      // in a row
+    changing: Mutex<()>,      // held while the phase is changed, so that each change is told once
+    tripped: Notify,          // the keeper must look at the phase
+    doubted: Notify,          // the server has answered with an error
+    slot: AtomicUsize,        // of a cluster: one that it has, or `SLOTS`
+    told: Lately,             // of errors
+    reason: Mutex<Reason>,    // why it cannot be used, as it was told
+    probe_at: Mutex<Instant>, // when a connection is tried next, or was tried last
     counters: Counters,
     common: Arc<Common>,
 }
@@ -294,6 +296,7 @@ impl State {
                     shard: Arc::clone(&self.name),
                     reason: Arc::clone(&down.reason),
                     since: down.since,
+                    probe_at: *self.probe_at.lock(),
                 };
                 self.counters.count_error(&error);
                 Err(Failure::Link(error))
@@ -426,7 +429,9 @@ async fn keep(state: Arc<State>, mut finder: Finder) {
                 }
             }
         }
-        sleep(jittered(PROBE)).await;
+        let pause = jittered(PROBE);
+        *state.probe_at.lock() = Instant::now() + pause;
+        sleep(pause).await;
     }
 }
 

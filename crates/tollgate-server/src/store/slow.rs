@@ -68,7 +68,11 @@ impl Slow {
             let call = self.calls.fetch_add(1, Ordering::Relaxed);
             let _under_way = UnderWay::new(self);
             let answer = match self.is_gone.load(Ordering::Relaxed) {
-                true => Err(Unavailable { why: "it is gone".to_owned(), out_for: Duration::ZERO }),
+                true => Err(Unavailable {
+                    why: "it is gone".to_owned(),
+                    out_for: Duration::ZERO,
+                    retry_after: Duration::from_millis(300),
+                }),
                 false => Ok(what()),
             };
             tokio::time::sleep(self.takes * (8 - (call % 8) as u32) / 8).await;
