@@ -27,6 +27,9 @@ pub fn rate(text: &str) -> Result<RateAndBurst, String> {
         Some((rate, burst)) => (rate.trim(), Some(count(burst.trim())?)),
         None => (text.trim(), None),
     };
+    if burst == Some(0) {
+        return Err("a burst is at least 1".into());
+    }
     let (tokens, period) = rate.split_once('/').ok_or(RATES)?;
     let tokens = count(tokens.trim()).map_err(|_| RATES)?;
     let period = period.trim();

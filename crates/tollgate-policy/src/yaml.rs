@@ -29,6 +29,15 @@ pub(crate) enum Value {
     Map(Vec<(Node, Node)>),
 }
 
+impl Node {
+    /// The value of a key, where this is a map that has it.
+    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+        let Value::Map(entries) = &self.value else { return None };
+        let entry = entries.iter().find(|(key, _)| matches!(&key.value, Value::Text(key) if key == name));
+        entry.map(|(_, value)| value)
+    }
+}
+
 impl Value {
     /// What it is called in messages.
     pub(crate) const fn kind(&self) -> &'static str {

@@ -26,10 +26,6 @@ fn what_cannot_be_served_is_told_in_a_line() {
         (format!("listen: {{ http: '{address}' }}"), &["listen.http", &address, "in use"][..]),
         ("listen: { http: '192.0.2.1:80' }".to_owned(), &["listen.http", "192.0.2.1:80"]),
         (
-            "store: { redis: { url: 'redis://127.0.0.1', mode: lease } }".to_owned(),
-            &["mode: lease", "not built"],
-        ),
-        (
             "store: { redis: { url: 'http://127.0.0.1:1' } }".to_owned(),
             &["store.redis", "http://127.0.0.1:1"],
         ),
@@ -42,6 +38,30 @@ fn what_cannot_be_served_is_told_in_a_line() {
     ] {
         let (line, _) = refusal(&policy);
         assert!(words.iter().all(|word| line.contains(word)), "{policy}: {line}");
+    }
+}
+
+/// A setting that is not built is a fault with its place, and both commands report the same.
+#[test]
+fn check_and_serve_refuse_what_is_not_built_alike() {
+    let directory = Directory::new();
+    for (policy, words) in [
+        (
+            "store: { redis: { url: 'redis://127.0.0.1', mode: lease } }",
+            ["`mode: lease` is not built yet", ":1:51"],
+        ),
+        ("store: { memory: { persist: { path: ./state } } }", ["`persist` is not built yet", ":1:29"]),
+        ("limits: [{ name: a, key: [], quota: { limit: 5 } }]", ["`quota` is not built yet", ":1:30"]),
+    ] {
+        let file = directory.write("tollgate.yaml", policy);
+        let file = file.to_str().unwrap();
+        let refused = [&["check", file][..], &["serve", "--config", file]].map(|arguments| {
+            let output = tollgate(arguments);
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {policy}");
+            String::from_utf8(output.stderr).unwrap()
+        });
+        assert_eq!(refused[0], refused[1], "{policy}");
+        assert!(words.iter().all(|word| refused[0].contains(word)), "{}", refused[0]);
     }
 }
 

@@ -35,7 +35,8 @@ impl std::fmt::Display for Change {
 const USUAL: [&str; 8] = ["tenant", "user", "ip", "method", "path", "host", "tier", "key"];
 
 impl Policy {
-    /// What it asks for that is not built yet.
+    /// Settings that are not built yet. A policy that was read from a file has none, because reading reports them as faults;
+    /// a policy that was made in code may have some.
     pub fn not_built(&self) -> Vec<String> {
         let mut missing = Vec::new();
         let mut need = |asked: bool, what: &str| {

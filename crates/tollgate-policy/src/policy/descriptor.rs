@@ -6,7 +6,7 @@ use super::matching::{Match, Pattern};
 use crate::fault::Fault;
 use crate::keys;
 use crate::reader::{Reader, Section};
-use crate::yaml::{self, Node};
+use crate::yaml::{self, Node, Value};
 
 /// A descriptor that a limit counts, or that none does.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,17 +98,16 @@ impl Descriptor {
         let text = |key: &str| section.get(key).and_then(|node| reader.text(node));
         let flag = |key: &str| section.get(key).and_then(|node| reader.flag(node)).unwrap_or(false);
         let domain = section.require(reader, "domain", "edge").and_then(|node| reader.text(node));
-        let entries = section.require(reader, "entries", "[{ key: path, value: /login }]");
-        let entries: Vec<Entry> =
-            reader.list(entries?).iter().filter_map(|node| Entry::read(reader, node)).collect();
-        if entries.is_empty() {
+        let written = section.require(reader, "entries", "[{ key: path, value: /login }]");
+        let nodes = written.map_or(&[][..], |node| reader.list(node));
+        let entries: Vec<Entry> = nodes.iter().filter_map(|node| Entry::read(reader, node)).collect();
+        if written.is_some_and(|node| matches!(&node.value, Value::List(nodes) if nodes.is_empty())) {
             let fault = Fault::new(section.span.clone(), "a descriptor without entries");
             reader.fault(fault.help("write `entries: [{ key: path, value: /login }]`"));
         }
         let replaces = section.get("replaces").map_or(&[][..], |node| reader.list(node));
-        Some(Self {
-            domain: domain?,
-            entries,
+        let descriptor = Self {
+            domain: domain.clone().unwrap_or_default(),
             name: text("name"),
             replaces: replaces.iter().filter_map(|node| reader.text(node)).collect(),
             quota_mode: flag("quota_mode"),
@@ -116,7 +115,10 @@ impl Descriptor {
             detailed_metric: flag("detailed_metric"),
             metadata: section.get("metadata").map(yaml::json),
             place,
-        })
+            entries,
+        };
+        let is_whole = domain.is_some() && descriptor.entries.len() == nodes.len();
+        is_whole.then_some(descriptor)
     }
 
     /// The keys of its entries as they are looked up, one below the other.
@@ -175,22 +177,23 @@ impl Uncounted {
 impl Entry {
     fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::ENTRY)?;
-        let key = section.require(reader, "key", "path")?;
+        let key_node = section.require(reader, "key", "path");
+        let key = key_node.and_then(|node| reader.text(node));
         let flag = |key: &str| section.get(key).and_then(|node| reader.flag(node)).unwrap_or(false);
         let entry = Self {
-            key: reader.text(key)?,
+            key: key.clone().unwrap_or_default(),
             value: section.get("value").and_then(|node| reader.text(node)).filter(|value| !value.is_empty()),
             share_threshold: flag("share_threshold"),
             value_to_metric: flag("value_to_metric"),
         };
-        if entry.key.is_empty() {
-            reader.fault(Fault::new(key.span.clone(), "an empty key").help("a key has at least one letter"));
+        if let (Some(node), Some("")) = (key_node, key.as_deref()) {
+            reader.fault(Fault::new(node.span.clone(), "an empty key").help("a key has at least one letter"));
         }
         if entry.share_threshold && !entry.value.as_deref().is_some_and(|value| value.contains('*')) {
             let fault = Fault::new(section.span.clone(), "`share_threshold` without a `*` in the value");
             reader.fault(fault.help("one value has one count anyway: leave it out"));
         }
-        Some(entry)
+        key.map(|_| entry)
     }
 
     /// Key and value as one text, which is what a request's entry is compared with.

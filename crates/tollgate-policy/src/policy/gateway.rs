@@ -131,18 +131,15 @@ impl Gateway {
                 fault.help("say how many requests the application gets at once: `concurrency: { max: 64 }`"),
             );
         }
+        let fair_queue = queue.and_then(|node| FairQueue::read(reader, node));
+        let timeouts = section.get("timeouts").and_then(|node| Timeouts::read(reader, node));
+        let max_body = section.get("max_body").and_then(|node| reader.bytes(node));
         Some(Self {
             upstreams: upstreams?,
             slots,
-            fair_queue: queue.and_then(|node| FairQueue::read(reader, node)),
-            timeouts: section
-                .get("timeouts")
-                .and_then(|node| Timeouts::read(reader, node))
-                .unwrap_or_default(),
-            max_body: section
-                .get("max_body")
-                .and_then(|node| reader.bytes(node))
-                .map_or(MAX_BODY, |bytes| bytes as u64),
+            fair_queue,
+            timeouts: timeouts.unwrap_or_default(),
+            max_body: max_body.map_or(MAX_BODY, |bytes| bytes as u64),
         })
     }
 }
@@ -248,13 +245,14 @@ impl Slots {
     fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::SLOTS)?;
         let adaptive = section.word(reader, "adaptive");
-        let count = |key: &str| section.get(key).and_then(|node| reader.positive(node, key));
-        let max = section.require(reader, "max", "64").and(count("max"))?;
+        let count = |key: &str| section.get(key).and_then(|node| reader.positive(node, &format!("`{key}`")));
+        let max = section.require(reader, "max", "64").and(count("max"));
         let min = count("min").unwrap_or(1);
         if let (Some(node), None) = (section.get("min"), section.get("adaptive")) {
             let fault = Fault::new(node.span.clone(), "a least number of slots that never change");
             reader.fault(fault.help("leave `min` out, or say what finds their number: `adaptive: gradient`"));
         }
+        let max = max?;
         if min > max {
             let fault = Fault::new(section.span.clone(), format!("`min` of {min} above `max` of {max}"));
             reader.fault(fault.help("write the smaller one as `min`"));
@@ -270,15 +268,17 @@ impl Slots {
 impl FairQueue {
     fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::FAIR_QUEUE)?;
-        Some(Self {
-            by: section.require(reader, "by", "tenant").and_then(|node| reader.read(node, attribute))?,
+        let by = section.require(reader, "by", "tenant").and_then(|node| reader.read(node, attribute));
+        let queue = Self {
+            by: by.clone().unwrap_or_default(),
             per_key: section
                 .get("per_key")
                 .and_then(|node| reader.positive(node, "`per_key`"))
                 .unwrap_or(Self::PER_KEY),
             max_wait: section.get("max_wait").and_then(|node| reader.time(node)).unwrap_or(Self::MAX_WAIT),
             work: section.word(reader, "work").map(|place| [Work::Time, Work::Cost][place]),
-        })
+        };
+        by.map(|_| queue)
     }
 }
 

@@ -9,7 +9,7 @@ use super::descriptor::{Descriptor, Entry};
 use super::matching::Match;
 use super::numbers::{Algorithm, Holding, Numbers};
 use crate::fault::Fault;
-use crate::keys;
+use crate::keys::{self, Key};
 use crate::quantity::duration_text;
 use crate::reader::{Reader, Section, quoted};
 use crate::yaml::{self, Node};
@@ -35,11 +35,76 @@ pub struct Limit {
     pub when_missing: WhenMissing,
     /// What is decided when the store gives no answer, where that differs from the store's own word.
     pub on_error: Option<OnError>,
+    template: RuleTemplate,
+    written: Vec<(&'static str, String)>, // the file's own text for waits that came from the environment
+}
+
+/// How the rules of a limit are made: the algorithm, and the numbers of the limit and of its tiers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RuleTemplate {
     algorithm: Algorithm,
     holding: Option<Holding>,
     numbers: Numbers,
     tier_numbers: HashMap<String, Numbers>,
-    written: Vec<(&'static str, String)>, // the file's own text for waits that came from the environment
+}
+
+/// A limit of the file, or what could be read of one with faults: other parts of the file may refer to it.
+#[derive(Debug)]
+pub(super) enum ReadLimit {
+    Valid(Box<Limit>),
+    Faulty(Box<FaultyLimit>),
+}
+
+/// What could be read of a limit with faults.
+#[derive(Debug)]
+pub(super) struct FaultyLimit {
+    name: Option<String>,
+    descriptor: Option<Descriptor>,
+    template: Option<RuleTemplate>,
+}
+
+impl ReadLimit {
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Valid(limit) => Some(&limit.name),
+            Self::Faulty(limit) => limit.name.as_deref(),
+        }
+    }
+
+    pub(super) const fn descriptor(&self) -> Option<&Descriptor> {
+        match self {
+            Self::Valid(limit) => limit.descriptor.as_ref(),
+            Self::Faulty(limit) => limit.descriptor.as_ref(),
+        }
+    }
+
+    pub(super) fn valid(self) -> Option<Limit> {
+        match self {
+            Self::Valid(limit) => Some(*limit),
+            Self::Faulty(_) => None,
+        }
+    }
+
+    /// The rule of a tenant with numbers of its own. Its tier has the numbers that it leaves out, then the limit.
+    pub(super) fn tenant_rule(
+        &self,
+        reader: &Reader<'_>,
+        node: &Node,
+        tier: Option<&str>,
+    ) -> Option<(Rule, Numbers)> {
+        let template = match self {
+            Self::Valid(limit) => Some(&limit.template),
+            Self::Faulty(limit) => limit.template.as_ref(),
+        };
+        match template {
+            Some(template) => template.rule_of(reader, node, template.numbers_of(tier)),
+            None => {
+                let section = reader.section(node, keys::NUMBERS)?;
+                Numbers::read(reader, None, &section);
+                None
+            }
+        }
+    }
 }
 
 /// A part of a key: the first of these attributes that a request has.
@@ -83,64 +148,76 @@ impl OnError {
 }
 
 impl Limit {
-    pub(crate) fn read(
+    pub(super) fn read(
         reader: &Reader<'_>,
         section: &Section<'_>,
         place: usize,
         tiers: &[String],
-    ) -> Option<Self> {
+    ) -> ReadLimit {
         let name = section.require(reader, "name", "per-tenant").and_then(|node| name(reader, node));
         let descriptor = section.get("descriptor").map(|node| Descriptor::read(reader, node, place));
         let key = if descriptor.is_some() {
             Self::refuse_beside_descriptor(reader, section);
             Some(Vec::new())
         } else {
+            Self::refuse_without_descriptor(reader, section);
             section.require(reader, "key", "[tenant]").map(|node| Self::key(reader, node))
         };
-        let before = reader.faults_so_far();
-        let (algorithm, numbers, own) = Self::algorithm(reader, section)?;
-        let algorithm = Self::count_denied(reader, section, algorithm);
-        let holding = Self::holding(reader, section, algorithm);
-        let rule = rule(reader, algorithm, &numbers, holding, &own, before);
-        let mut limit = Self {
-            name: name?,
-            applies_to: section.get("match").map(|node| Match::read(reader, node)).unwrap_or_default(),
-            key: key?,
-            descriptor: descriptor.map_or(Some(None), |descriptor| descriptor.map(Some))?,
-            rule: rule?,
-            tiers: HashMap::new(),
-            shadow: section.get("shadow").and_then(|node| reader.flag(node)).unwrap_or(false),
-            when_missing: Self::when_missing(reader, section),
-            on_error: OnError::read(reader, section),
-            algorithm,
-            holding,
-            numbers,
-            tier_numbers: HashMap::new(),
-            written: Self::written_waits(reader, section),
-        };
+        let applies_to = section.get("match").map(|node| Match::read(reader, node)).unwrap_or_default();
+        let shadow = section.get("shadow").and_then(|node| reader.flag(node)).unwrap_or(false);
+        let when_missing = Self::when_missing(reader, section);
+        let on_error = OnError::read(reader, section);
+        let (mut template, rule) = RuleTemplate::read(reader, section).unzip();
+        let tier_rules = Self::tiers(reader, section, template.as_mut(), tiers);
+        let is_whole = descriptor.as_ref().is_none_or(Option::is_some);
+        match (name, key, template, rule.flatten()) {
+            (Some(name), Some(key), Some(template), Some(rule)) if is_whole => {
+                ReadLimit::Valid(Box::new(Self {
+                    name,
+                    applies_to,
+                    key,
+                    descriptor: descriptor.flatten(),
+                    rule,
+                    tiers: tier_rules,
+                    shadow,
+                    when_missing,
+                    on_error,
+                    template,
+                    written: Self::written_waits(reader, section),
+                }))
+            }
+            (name, _, template, _) => {
+                ReadLimit::Faulty(Box::new(FaultyLimit { name, descriptor: descriptor.flatten(), template }))
+            }
+        }
+    }
+
+    /// The rules of the tiers with numbers of their own.
+    fn tiers(
+        reader: &Reader<'_>,
+        section: &Section<'_>,
+        mut template: Option<&mut RuleTemplate>,
+        tiers: &[String],
+    ) -> HashMap<String, Rule> {
+        let mut rules = HashMap::new();
         for (tier, name, node) in section.get("tiers").map_or(Vec::new(), |node| reader.named(node)) {
             if !tiers.contains(&tier) {
                 let fault = Fault::new(name.span.clone(), format!("unknown tier `{tier}`"));
                 reader
                     .fault(fault.help(format!("the tiers are {}", quoted(tiers.iter().map(String::as_str)))));
             }
-            if let Some((rule, numbers)) = limit.rule_of(reader, node, &limit.numbers) {
-                limit.tiers.insert(tier.clone(), rule);
-                limit.tier_numbers.insert(tier, numbers);
+            let Some(template) = template.as_deref_mut() else {
+                if let Some(section) = reader.section(node, keys::NUMBERS) {
+                    Numbers::read(reader, None, &section);
+                }
+                continue;
+            };
+            if let Some((rule, numbers)) = template.rule_of(reader, node, &template.numbers) {
+                rules.insert(tier.clone(), rule);
+                template.tier_numbers.insert(tier, numbers);
             }
         }
-        Some(limit)
-    }
-
-    /// The rule of a tenant with numbers of its own; what they leave out is its tier's, then the limit's.
-    pub(crate) fn tenant_rule(
-        &self,
-        reader: &Reader<'_>,
-        node: &Node,
-        tier: Option<&str>,
-    ) -> Option<(Rule, Numbers)> {
-        let base = tier.and_then(|tier| self.tier_numbers.get(tier)).unwrap_or(&self.numbers);
-        self.rule_of(reader, node, base)
+        rules
     }
 
     /// The rule for a tier, if it has one.
@@ -210,7 +287,7 @@ impl Limit {
     pub(crate) fn starts_afresh_as(&self, next: &Self) -> Option<&'static str> {
         let entries =
             |limit: &Self| limit.descriptor.as_ref().map(|of| (of.domain.clone(), of.entries.clone()));
-        if self.algorithm.name() != next.algorithm.name() {
+        if self.algorithm_name() != next.algorithm_name() {
             Some("its algorithm changed")
         } else if self.key != next.key {
             Some("its key changed")
@@ -223,9 +300,8 @@ impl Limit {
 
     /// Its numbers, each with its name, as the file would have them: of a tier, or of all.
     pub fn numbers(&self, tier: Option<&str>) -> Vec<(&'static str, String)> {
-        let numbers = tier.and_then(|tier| self.tier_numbers.get(tier)).unwrap_or(&self.numbers);
-        let mut pairs = numbers.pairs();
-        if let Some(Holding { max_wait, max_waiting }) = self.holding {
+        let mut pairs = self.template.numbers_of(tier).pairs();
+        if let Some(Holding { max_wait, max_waiting }) = self.template.holding {
             let written = |name: &str| {
                 self.written.iter().find(|(written, _)| *written == name).map(|(_, written)| written.clone())
             };
@@ -237,42 +313,12 @@ impl Limit {
 
     /// Whether some of its numbers came from the environment.
     pub fn has_numbers_from_environment(&self) -> bool {
-        self.numbers.are_from_environment()
+        self.template.numbers.are_from_environment()
     }
 
     /// What the algorithm is called in the file.
     pub const fn algorithm_name(&self) -> &'static str {
-        self.algorithm.name()
-    }
-
-    fn rule_of(&self, reader: &Reader<'_>, node: &Node, base: &Numbers) -> Option<(Rule, Numbers)> {
-        let before = reader.faults_so_far();
-        let section = reader.section(node, keys::NUMBERS)?;
-        Numbers::require_of(reader, self.algorithm, &section);
-        let numbers = Numbers::read(reader, &section).or(base);
-        let rule = rule(reader, self.algorithm, &numbers, self.holding, &section, before)?;
-        Some((rule, numbers))
-    }
-
-    /// The one algorithm that a limit has, with its numbers and the section they stand in.
-    fn algorithm<'n>(
-        reader: &Reader<'_>,
-        section: &Section<'n>,
-    ) -> Option<(Algorithm, Numbers, Section<'n>)> {
-        let mut found =
-            Algorithm::ALL.iter().filter_map(|(name, keys)| Some((*name, *keys, section.get(name)?)));
-        let all = || quoted(Algorithm::ALL.iter().map(|(name, _)| *name));
-        let Some((name, keys, node)) = found.next() else {
-            let fault = Fault::new(section.span.clone(), "a limit without an algorithm");
-            reader.fault(fault.help(format!("give it one of {}", all())));
-            return None;
-        };
-        if let Some((second, _, node)) = found.next() {
-            let message = format!("a limit with two algorithms, `{name}` and `{second}`");
-            reader.fault(Fault::new(node.span.clone(), message).help("make it two limits: both must allow"));
-        }
-        let own = reader.section(node, keys)?;
-        Some((Algorithm::read(reader, name, &own)?, Numbers::read(reader, &own), own))
+        self.template.algorithm.name()
     }
 
     /// Whether the section of a limit has an algorithm.
@@ -288,6 +334,129 @@ impl Limit {
                 reader.fault(
                     fault.help("a descriptor says which requests it applies to and counts by its values"),
                 );
+            }
+        }
+    }
+
+    /// Only a descriptor can be unlimited.
+    fn refuse_without_descriptor(reader: &Reader<'_>, section: &Section<'_>) {
+        if let Some(node) = section.get("unlimited") {
+            let fault = Fault::new(node.span.clone(), "`unlimited` without a `descriptor`");
+            reader.fault(fault.help("leave the limit out: a request that no limit applies to passes"));
+        }
+    }
+
+    fn written_waits(reader: &Reader<'_>, section: &Section<'_>) -> Vec<(&'static str, String)> {
+        let written = |key| Some((key, section.get(key).and_then(|node| reader.written(node))?));
+        ["max_wait", "max_waiting"].into_iter().filter_map(written).collect()
+    }
+
+    fn key(reader: &Reader<'_>, node: &Node) -> Vec<KeyPart> {
+        let mut parts = Vec::new();
+        for node in reader.list(node) {
+            let Some(text) = reader.text(node) else { continue };
+            let part: Vec<String> = text.split('|').map(|name| name.trim().to_owned()).collect();
+            if part.iter().any(String::is_empty) {
+                let fault =
+                    Fault::new(node.span.clone(), format!("`{text}` names an attribute without a name"));
+                reader.fault(
+                    fault.help("write an attribute such as `user`, or `user|ip` for the first that is there"),
+                );
+            }
+            parts.push(KeyPart(part));
+        }
+        parts
+    }
+
+    fn when_missing(reader: &Reader<'_>, section: &Section<'_>) -> WhenMissing {
+        let place = section.word(reader, "when_missing");
+        [WhenMissing::Share, WhenMissing::Skip, WhenMissing::Deny][place.unwrap_or(0)]
+    }
+}
+
+impl RuleTemplate {
+    /// The one algorithm that a limit has, and the rule that its numbers make. None without an algorithm.
+    fn read(reader: &Reader<'_>, section: &Section<'_>) -> Option<(Self, Option<Rule>)> {
+        let mut written =
+            Algorithm::ALL.iter().filter_map(|(name, keys)| Some((*name, *keys, section.get(name)?)));
+        let Some((name, keys, node)) = written.next() else {
+            Self::read_without_algorithm(reader, section);
+            return None;
+        };
+        let (algorithm, numbers, own) = Self::algorithm(reader, name, keys, node);
+        for (second, keys, node) in written {
+            let message = format!("a limit with two algorithms, `{name}` and `{second}`");
+            reader.fault(Fault::new(node.span.clone(), message).help("make it two limits: both must allow"));
+            Self::algorithm(reader, second, keys, node);
+        }
+        let algorithm = Self::count_denied(reader, section, algorithm);
+        let holding = Self::holding(reader, section, algorithm);
+        let template = Self { algorithm, holding, numbers, tier_numbers: HashMap::new() };
+        let rule = template.rule(reader, &template.numbers, None, &own);
+        Some((template, rule))
+    }
+
+    /// An algorithm with its numbers, and the map that has them.
+    fn algorithm<'n>(
+        reader: &Reader<'_>,
+        name: &str,
+        keys: &'static [Key],
+        node: &'n Node,
+    ) -> (Algorithm, Numbers, Section<'n>) {
+        match reader.section(node, keys) {
+            Some(own) => {
+                let algorithm = Algorithm::read(reader, name, &own);
+                Numbers::require_all(reader, algorithm, &own);
+                (algorithm, Numbers::read(reader, Some(algorithm), &own), own)
+            }
+            None => {
+                let own = Section::empty(node.span.clone(), keys);
+                (Algorithm::read(reader, name, &own), Numbers::default(), own)
+            }
+        }
+    }
+
+    fn read_without_algorithm(reader: &Reader<'_>, section: &Section<'_>) {
+        if keys::NOT_BUILT.iter().all(|(name, _)| section.get(name).is_none()) {
+            let fault = Fault::new(section.span.clone(), "a limit without an algorithm");
+            let all = quoted(Algorithm::ALL.iter().map(|(name, _)| *name));
+            reader.fault(fault.help(format!("give it one of {all}")));
+        }
+        section.get("count_denied").map(|node| reader.flag(node));
+        section.get("max_wait").map(|node| reader.time(node));
+        section.get("max_waiting").map(|node| reader.positive(node, "`max_waiting`"));
+    }
+
+    /// The numbers of a tier, or of all.
+    fn numbers_of(&self, tier: Option<&str>) -> &Numbers {
+        tier.and_then(|tier| self.tier_numbers.get(tier)).unwrap_or(&self.numbers)
+    }
+
+    /// The rule of a tier or a tenant: `base` has the numbers that it leaves out.
+    fn rule_of(&self, reader: &Reader<'_>, node: &Node, base: &Numbers) -> Option<(Rule, Numbers)> {
+        let section = reader.section(node, keys::NUMBERS)?;
+        let numbers = Numbers::read(reader, Some(self.algorithm), &section).or(base);
+        let rule = self.rule(reader, &numbers, Some(base), &section)?;
+        Some((rule, numbers))
+    }
+
+    /// The rule that numbers make. What is wrong with `base` already is not reported again.
+    fn rule(
+        &self,
+        reader: &Reader<'_>,
+        numbers: &Numbers,
+        base: Option<&Numbers>,
+        section: &Section<'_>,
+    ) -> Option<Rule> {
+        let make = |numbers: &Numbers| self.algorithm.rule(numbers, self.holding);
+        match make(numbers) {
+            Ok(rule) => Some(rule),
+            Err(wrong) => {
+                let is_new = base.is_none_or(|base| make(base).as_ref() != Err(&wrong));
+                if let Some(fault) = wrong.fault(section.span.clone()).filter(|_| is_new) {
+                    reader.fault(fault);
+                }
+                None
             }
         }
     }
@@ -327,52 +496,10 @@ impl Limit {
         };
         let max_waiting =
             max_waiting.map_or(Some(MAX_WAITING), |node| reader.positive(node, "`max_waiting`"));
+        let max_wait = reader.time(max_wait);
         let max_waiting = u32::try_from(max_waiting?).unwrap_or(u32::MAX);
-        Some(Holding { max_wait: reader.time(max_wait)?, max_waiting })
+        Some(Holding { max_wait: max_wait?, max_waiting })
     }
-
-    fn written_waits(reader: &Reader<'_>, section: &Section<'_>) -> Vec<(&'static str, String)> {
-        let written = |key| Some((key, section.get(key).and_then(|node| reader.written(node))?));
-        ["max_wait", "max_waiting"].into_iter().filter_map(written).collect()
-    }
-
-    fn key(reader: &Reader<'_>, node: &Node) -> Vec<KeyPart> {
-        let mut parts = Vec::new();
-        for node in reader.list(node) {
-            let Some(text) = reader.text(node) else { continue };
-            let part: Vec<String> = text.split('|').map(|name| name.trim().to_owned()).collect();
-            if part.iter().any(String::is_empty) {
-                let fault =
-                    Fault::new(node.span.clone(), format!("`{text}` names an attribute without a name"));
-                reader.fault(
-                    fault.help("write an attribute such as `user`, or `user|ip` for the first that is there"),
-                );
-            }
-            parts.push(KeyPart(part));
-        }
-        parts
-    }
-
-    fn when_missing(reader: &Reader<'_>, section: &Section<'_>) -> WhenMissing {
-        let place = section.word(reader, "when_missing");
-        [WhenMissing::Share, WhenMissing::Skip, WhenMissing::Deny][place.unwrap_or(0)]
-    }
-}
-
-/// The rule that numbers make. Nothing is told of it where some of them could not be read, since `before`.
-fn rule(
-    reader: &Reader<'_>,
-    algorithm: Algorithm,
-    numbers: &Numbers,
-    holding: Option<Holding>,
-    section: &Section<'_>,
-    before: usize,
-) -> Option<Rule> {
-    if reader.faults_so_far() > before {
-        return None;
-    }
-    let rule = algorithm.rule(numbers, holding);
-    rule.map_err(|wrong| reader.fault(wrong.fault(section.span.clone()))).ok()
 }
 
 /// A rule that comes with a request: the name of its algorithm, and its numbers as JSON has them.
@@ -394,10 +521,12 @@ pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str,
             let fault = Fault::new(node.span.clone(), "`exact_up_to` cannot be sent");
             reader.fault(fault.help("how much memory a key may take is the policy file's to say"));
         }
-        let (algorithm, numbers) =
-            (Algorithm::read(&reader, name, &section)?, Numbers::read(&reader, &section));
+        let algorithm = Algorithm::read(&reader, name, &section);
+        Numbers::require_all(&reader, algorithm, &section);
+        let numbers = Numbers::read(&reader, Some(algorithm), &section);
         refuse_large_states(&reader, algorithm, &numbers, &section);
-        rule(&reader, algorithm, &numbers, None, &section, 0)
+        let template = RuleTemplate { algorithm, holding: None, numbers, tier_numbers: HashMap::new() };
+        template.rule(&reader, &template.numbers, None, &section)
     });
     match (made, reader.into_faults().first()) {
         (Some(rule), None) => Ok((name, rule)),

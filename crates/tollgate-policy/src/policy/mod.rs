@@ -17,6 +17,7 @@ use tollgate::{Rule, Weight};
 pub use self::checks::Change;
 pub use self::descriptor::{Descriptor, Entry, Envoy, Uncounted};
 pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, MinRate, Slots, Timeouts, Work};
+use self::limit::ReadLimit;
 pub(crate) use self::limit::sent_rule;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;
@@ -148,11 +149,10 @@ impl Policy {
         let section = reader.section(node, keys::POLICY)?;
         let get = |key: &str| section.get(key);
         let path = |node: &Node| settings::path(reader, node, file);
-        let tiers = Self::tiers(reader, &section);
-        let mut tier_names: Vec<String> = tiers.keys().cloned().collect();
-        tier_names.sort();
+        let (tiers, tier_names) = Self::tiers(reader, &section);
         let default_tier = get("default_tier").and_then(|node| known_tier(reader, node, &tier_names));
         let (limits, descriptors) = Self::limits(reader, &section, &tier_names);
+        let tenants = Self::tenants(reader, &section, &tier_names, default_tier.as_deref(), &limits);
         let (listen, hosts) = get("listen").and_then(|node| Listen::read(reader, node)).unzip();
         let policy = Self {
             listen,
@@ -164,7 +164,7 @@ impl Policy {
             store: get("store")
                 .map_or_else(StoreSettings::default, |node| StoreSettings::read(reader, node, file)),
             identity: get("identity").map_or_else(Identity::default, |node| Identity::read(reader, node)),
-            tenants: Self::tenants(reader, &section, &tier_names, default_tier.as_deref(), &limits),
+            tenants,
             costs: Self::costs(reader, &section),
             descriptors,
             envoy: get("envoy").map_or_else(Envoy::default, |node| Envoy::read(reader, node)),
@@ -174,13 +174,14 @@ impl Policy {
             environment_values: EnvironmentValues::default(),
             tiers,
             default_tier,
-            limits,
+            limits: limits.into_iter().filter_map(ReadLimit::valid).collect(),
         };
-        policy.require_gateway_listener(reader, &section);
+        Self::require_gateway_listener(reader, &section);
         Some(policy)
     }
 
-    fn tiers(reader: &Reader<'_>, section: &Section<'_>) -> HashMap<String, Tier> {
+    /// The tiers, and the names of all, also of those with faults.
+    fn tiers(reader: &Reader<'_>, section: &Section<'_>) -> (HashMap<String, Tier>, Vec<String>) {
         let tiers = section.get("tiers").map_or(Vec::new(), |node| reader.named(node));
         let tier = |(name, _, node): (String, &Node, &Node)| {
             let section = reader.section(node, keys::TIER)?;
@@ -192,7 +193,8 @@ impl Policy {
                 }
                 u8::try_from(shed).ok()
             });
-            let tier = Tier { weight: weight(reader, &section).unwrap_or(Weight::ONE), shed: shed? };
+            let weight = weight(reader, &section).unwrap_or(Weight::ONE);
+            let tier = Tier { weight, shed: shed? };
             for key in ["weight", "shed"] {
                 if let Some(node) = section.get(key) {
                     reader.keep_number(format!("tiers.{name}.{key}"), node);
@@ -200,13 +202,19 @@ impl Policy {
             }
             Some((name, tier))
         };
-        tiers.into_iter().filter_map(tier).collect()
+        let mut names: Vec<String> = tiers.iter().map(|(name, ..)| name.clone()).collect();
+        names.sort();
+        (tiers.into_iter().filter_map(tier).collect(), names)
     }
 
     /// The limits, and the descriptors that stand among them and nobody counts.
-    fn limits(reader: &Reader<'_>, section: &Section<'_>, tiers: &[String]) -> (Vec<Limit>, Vec<Uncounted>) {
+    fn limits(
+        reader: &Reader<'_>,
+        section: &Section<'_>,
+        tiers: &[String],
+    ) -> (Vec<ReadLimit>, Vec<Uncounted>) {
         let nodes = section.get("limits").map_or(&[][..], |node| reader.list(node));
-        let (mut limits, mut uncounted): (Vec<Limit>, Vec<Uncounted>) = (Vec::new(), Vec::new());
+        let (mut limits, mut uncounted): (Vec<ReadLimit>, Vec<Uncounted>) = (Vec::new(), Vec::new());
         let (mut names, mut paths) = (HashSet::new(), HashSet::new());
         for (place, node) in nodes.iter().enumerate() {
             let Some(section) = reader.section(node, keys::LIMIT) else { continue };
@@ -214,14 +222,13 @@ impl Policy {
                 uncounted.extend(Uncounted::read(reader, &section, place));
                 uncounted.last().map(|uncounted| &uncounted.descriptor)
             } else {
-                let Some(limit) = Limit::read(reader, &section, place, tiers) else { continue };
-                if !names.insert(limit.name.clone()) {
-                    let message = format!("two limits are called `{}`", limit.name);
-                    let fault = Fault::new(node.span.clone(), message);
+                let limit = Limit::read(reader, &section, place, tiers);
+                if let Some(name) = limit.name().filter(|name| !names.insert((*name).to_owned())) {
+                    let fault = Fault::new(node.span.clone(), format!("two limits are called `{name}`"));
                     reader.fault(fault.help("a limit is known by its name: give each its own"));
                 }
                 limits.push(limit);
-                limits.last().and_then(|limit| limit.descriptor.as_ref())
+                limits.last().and_then(ReadLimit::descriptor)
             };
             if let Some(descriptor) = descriptor.filter(|descriptor| descriptor.place == place) {
                 let path: Vec<String> = descriptor.path().collect();
@@ -240,7 +247,7 @@ impl Policy {
         section: &Section<'_>,
         tiers: &[String],
         default_tier: Option<&str>,
-        limits: &[Limit],
+        limits: &[ReadLimit],
     ) -> HashMap<String, Tenant> {
         let tenant = |(name, _, node): (String, &Node, &Node)| {
             let section = reader.section(node, keys::TENANT)?;
@@ -248,8 +255,8 @@ impl Policy {
             let in_tier = tier.as_deref().or(default_tier);
             let (mut own, mut numbers) = (HashMap::new(), HashMap::new());
             for (limit, key, node) in section.get("limits").map_or(Vec::new(), |node| reader.named(node)) {
-                let Some(found) = limits.iter().find(|known| known.name == limit) else {
-                    let names = || limits.iter().map(|limit| limit.name.as_str());
+                let Some(found) = limits.iter().find(|known| known.name() == Some(&limit)) else {
+                    let names = || limits.iter().filter_map(ReadLimit::name);
                     let fault = Fault::new(key.span.clone(), format!("unknown limit `{limit}`"));
                     reader.fault(fault.help(match nearest(&limit, names()) {
                         Some(nearest) => format!("did you mean `{nearest}`?"),
@@ -272,9 +279,9 @@ impl Policy {
         let nodes = section.get("costs").map_or(&[][..], |node| reader.list(node));
         let cost = |node: &Node| {
             let section = reader.section(node, keys::COST)?;
-            let cost = section.require(reader, "cost", "10").and_then(|node| reader.count(node))?;
+            let cost = section.require(reader, "cost", "10").and_then(|node| reader.count(node));
             let applies_to = section.get("match").map(|node| Match::read(reader, node)).unwrap_or_default();
-            Some(Cost { applies_to, cost })
+            Some(Cost { applies_to, cost: cost? })
         };
         nodes.iter().filter_map(cost).collect()
     }
@@ -309,8 +316,9 @@ impl Policy {
         Ok(self)
     }
 
-    fn require_gateway_listener(&self, reader: &Reader<'_>, section: &Section<'_>) {
-        let has_listener = self.listen.as_ref().map(|listen| listen.gateway.is_some());
+    fn require_gateway_listener(reader: &Reader<'_>, section: &Section<'_>) {
+        // By what is written, also where the address cannot be read.
+        let has_listener = section.get("listen").map(|listen| listen.get("gateway").is_some());
         let (message, help, node) = match (section.get("gateway"), has_listener) {
             (Some(node), Some(false)) => {
                 ("a gateway that listens nowhere", "write `listen: { gateway: 127.0.0.1:8000 }`, too", node)

@@ -73,28 +73,27 @@ impl Algorithm {
         ("concurrency", keys::CONCURRENCY),
     ];
 
-    /// Reads the section of the algorithm of this name.
-    pub(crate) fn read(reader: &Reader<'_>, name: &str, section: &Section<'_>) -> Option<Self> {
-        let count = |key: &str, default: u64| match section.get(key) {
-            Some(node) => reader.positive(node, key),
-            None => Some(default),
+    /// Reads the map of the algorithm of this name. A setting that cannot be read is reported and has its default here.
+    pub(crate) fn read(reader: &Reader<'_>, name: &str, section: &Section<'_>) -> Self {
+        let count = |key: &str, default: u64| {
+            section.get(key).and_then(|node| reader.positive(node, &format!("`{key}`"))).unwrap_or(default)
         };
-        Some(match name {
+        match name {
             "token_bucket" => Self::TokenBucket,
             "leaky_bucket" => Self::LeakyBucket,
             "fixed_window" => {
                 let align = section.word(reader, "align").unwrap_or(0);
                 Self::FixedWindow { align: [Align::Epoch, Align::First][align], counts_denied: false }
             }
-            "sliding_log" => Self::SlidingLog { exact_up_to: count("exact_up_to", EXACT_UP_TO)? },
+            "sliding_log" => Self::SlidingLog { exact_up_to: count("exact_up_to", EXACT_UP_TO) },
             "sliding_counter" => {
                 let mode = section.word(reader, "mode").unwrap_or(0);
-                let buckets = u32::try_from(count("buckets", 1)?).unwrap_or(u32::MAX);
+                let buckets = u32::try_from(count("buckets", 1)).unwrap_or(u32::MAX);
                 Self::SlidingCounter { buckets, mode: [Mode::Interpolate, Mode::Strict, Mode::Lenient][mode] }
             }
             "burst_credits" => Self::BurstCredits,
             _ => Self::Concurrency,
-        })
+        }
     }
 
     pub(crate) const fn name(self) -> &'static str {
@@ -115,15 +114,28 @@ impl Algorithm {
         own.map(|key| key.name).filter(|name| keys::NUMBERS.iter().any(|key| key.name == *name)).collect()
     }
 
+    /// The numbers without which it makes no rule.
+    const fn required(self) -> &'static [&'static str] {
+        match self {
+            Self::TokenBucket => &["rate"],
+            Self::LeakyBucket => &["rate", "queue"],
+            Self::FixedWindow { .. } | Self::SlidingLog { .. } | Self::SlidingCounter { .. } => {
+                &["limit", "window"]
+            }
+            Self::BurstCredits => &["rate", "peak", "burst_for"],
+            Self::Concurrency => &["limit"],
+        }
+    }
+
     /// The rule that these numbers make.
     pub(crate) fn rule(self, numbers: &Numbers, holding: Option<Holding>) -> Result<Rule, Wrong> {
-        let need = |name: &'static str, value: Option<u64>| value.ok_or(Wrong::Missing(name));
-        let rate = || numbers.rate.map(|rate| rate.rate).ok_or(Wrong::Missing("rate"));
-        let window = || numbers.window.ok_or(Wrong::Missing("window"));
-        let limit = || need("limit", numbers.limit);
+        let need = |value: Option<u64>| value.ok_or(Wrong::Incomplete);
+        let rate = || numbers.rate.map(|rate| rate.rate).ok_or(Wrong::Incomplete);
+        let window = || numbers.window.ok_or(Wrong::Incomplete);
+        let limit = || need(numbers.limit);
         Ok(match self {
             Self::TokenBucket => hold(TokenBucket::new(rate()?, numbers.burst()?)?, holding)?,
-            Self::LeakyBucket => hold(LeakyBucket::new(rate()?, need("queue", numbers.queue)?)?, holding)?,
+            Self::LeakyBucket => hold(LeakyBucket::new(rate()?, need(numbers.queue)?)?, holding)?,
             Self::FixedWindow { align, counts_denied } => {
                 let rule = FixedWindow::new(limit()?, window()?, align)?;
                 if counts_denied { rule.counting_denied().into() } else { rule.into() }
@@ -136,7 +148,7 @@ impl Algorithm {
                 SlidingCounter::new(limit()?, window()?, buckets, mode)?.into()
             }
             Self::BurstCredits => {
-                let peak = match numbers.peak.ok_or(Wrong::Missing("peak"))? {
+                let peak = match numbers.peak.ok_or(Wrong::Incomplete)? {
                     Peak::Rate(peak) => peak,
                     Peak::Times(times) => {
                         let tokens = rate()?.tokens().checked_mul(times).ok_or(Wrong::Peak)?;
@@ -146,8 +158,7 @@ impl Algorithm {
                 match (numbers.burst_for, numbers.credits) {
                     (Some(burst_for), None) => BurstCredits::lasting(rate()?, peak, burst_for)?.into(),
                     (None, Some(credits)) => BurstCredits::new(rate()?, peak, credits)?.into(),
-                    (None, None) => return Err(Wrong::Missing("burst_for")),
-                    (Some(_), Some(_)) => return Err(Wrong::Both),
+                    (None, None) | (Some(_), Some(_)) => return Err(Wrong::Incomplete),
                 }
             }
             Self::Concurrency => Concurrency::new(limit()?, numbers.lease)?.into(),
@@ -169,9 +180,8 @@ where
 /// Why numbers make no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    Missing(&'static str),
-    /// `burst_for` and `credits`.
-    Both,
+    /// A number is missing, could not be read, or contradicts another. That was reported when the numbers were read.
+    Incomplete,
     /// Too large to be a rate.
     Peak,
     Rule(RuleError),
@@ -184,52 +194,99 @@ impl From<RuleError> for Wrong {
 }
 
 impl Wrong {
-    pub(crate) fn fault(&self, span: Range<usize>) -> Fault {
+    /// The fault to report for the map at `span`, if it was not reported before.
+    pub(crate) fn fault(&self, span: Range<usize>) -> Option<Fault> {
         match self {
-            Self::Missing(name) => {
-                let example = match *name {
-                    "rate" => "5/s",
-                    "window" => "60s",
-                    "peak" => "10x",
-                    "burst_for" => "30s",
-                    _ => "100",
-                };
-                Fault::new(span, format!("`{name}` is missing")).help(format!("write `{name}: {example}`"))
-            }
-            Self::Both => Fault::new(span, "both `burst_for` and `credits`").help("write one of them"),
-            Self::Peak => Fault::new(span, "the peak is too fast").help("write a smaller factor"),
-            Self::Rule(error) => Fault::new(span, error.to_string()),
+            Self::Incomplete => None,
+            Self::Peak => Some(Fault::new(span, "the peak is too fast").help("write a smaller factor")),
+            Self::Rule(error) => Some(Fault::new(span, error.to_string())),
         }
     }
 }
 
 impl Numbers {
-    /// Reads what the section has of the numbers of this algorithm.
-    pub(crate) fn read(reader: &Reader<'_>, section: &Section<'_>) -> Self {
+    /// Reads the numbers of a map and reports what is wrong with each: it cannot be read, it is 0, it contradicts another,
+    /// or the algorithm does not have it.
+    pub(crate) fn read(reader: &Reader<'_>, algorithm: Option<Algorithm>, section: &Section<'_>) -> Self {
         fn get<T>(section: &Section<'_>, key: &str, read: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
             section.get(key).and_then(read)
         }
-        let count = |key: &str| get(section, key, |node| reader.count(node));
-        let time = |key: &str| get(section, key, |node| reader.time(node));
+        let positive = |key: &str| get(section, key, |node| reader.positive(node, &format!("`{key}`")));
+        let time = |key: &str| get(section, key, |node| positive_time(reader, node, key));
         let peak = |text: &str| match text.trim().ends_with('x') {
             true => quantity::factor(text).map(Peak::Times),
-            false => quantity::rate(text).map(|rate| Peak::Rate(rate.rate)),
+            false => match quantity::rate(text)? {
+                RateAndBurst { rate, burst: None } => Ok(Peak::Rate(rate)),
+                RateAndBurst { burst: Some(_), .. } => {
+                    Err("a peak has no burst: write a rate such as 50/s".into())
+                }
+            },
         };
         let numbers = Self {
             rate: get(section, "rate", |node| reader.rate(node)),
-            burst: count("burst"),
-            queue: count("queue"),
-            limit: count("limit"),
+            burst: positive("burst"),
+            queue: positive("queue"),
+            limit: positive("limit"),
             window: time("window"),
             peak: get(section, "peak", |node| reader.quantity(node, peak)),
             burst_for: time("burst_for"),
-            credits: count("credits"),
+            credits: positive("credits"),
             lease: time("lease"),
             written: Vec::new(),
         };
+        if let (Some(_), Some(node)) = (section.get("burst_for"), section.get("credits")) {
+            let fault = Fault::new(node.span.clone(), "both `burst_for` and `credits`");
+            reader.fault(fault.help("write one of them"));
+        }
+        if let Some(algorithm) = algorithm {
+            Self::require_of(reader, algorithm, section);
+        }
+        numbers.refuse_dropped_burst(reader, algorithm, section);
         let written =
             |key: &Key| Some((key.name, section.get(key.name).and_then(|node| reader.written(node))?));
         Self { written: keys::NUMBERS.iter().filter_map(written).collect(), ..numbers }
+    }
+
+    /// Reports each number that the algorithm needs and the map does not have.
+    pub(crate) fn require_all(reader: &Reader<'_>, algorithm: Algorithm, section: &Section<'_>) {
+        for name in algorithm.required() {
+            if section.get(name).is_some() || *name == "burst_for" && section.get("credits").is_some() {
+                continue;
+            }
+            let example = match *name {
+                "rate" => "5/s",
+                "window" => "60s",
+                "peak" => "10x",
+                "burst_for" => "30s",
+                _ => "100",
+            };
+            let fault = Fault::new(section.span.clone(), format!("`{name}` is missing"));
+            reader.fault(fault.help(format!("write `{name}: {example}`")));
+        }
+    }
+
+    /// Refuses a burst in the rate, as in `5/s burst 3`, where it would have no effect.
+    fn refuse_dropped_burst(&self, reader: &Reader<'_>, algorithm: Option<Algorithm>, section: &Section<'_>) {
+        let (Some(node), Some(RateAndBurst { burst: Some(in_rate), .. })) = (section.get("rate"), self.rate)
+        else {
+            return;
+        };
+        let fault = |message: String| Fault::new(node.span.clone(), message);
+        match algorithm {
+            Some(Algorithm::LeakyBucket) => reader.fault(
+                fault("a leaky_bucket has no burst".to_owned())
+                    .help("write the rate alone; `queue` bounds how many requests may wait"),
+            ),
+            Some(Algorithm::BurstCredits) => reader.fault(
+                fault("burst_credits has no burst".to_owned())
+                    .help("write the rate alone; `burst_for` or `credits` bounds a burst"),
+            ),
+            _ if section.get("burst").is_some() => reader.fault(
+                fault("two bursts, one in `rate` and one in `burst`".to_owned())
+                    .help(format!("write the rate without ` burst {in_rate}`, or leave `burst` out")),
+            ),
+            _ => {}
+        }
     }
 
     /// Whether some of them came from the environment.
@@ -271,8 +328,8 @@ impl Numbers {
         pairs.into_iter().filter_map(|(name, value)| Some(shown(name, value?))).collect()
     }
 
-    /// Refuses numbers in a tier or of a tenant that this algorithm does not have.
-    pub(crate) fn require_of(reader: &Reader<'_>, algorithm: Algorithm, section: &Section<'_>) {
+    /// Refuses numbers that this algorithm does not have.
+    fn require_of(reader: &Reader<'_>, algorithm: Algorithm, section: &Section<'_>) {
         for key in keys::NUMBERS {
             let Some(node) = section.get(key.name).filter(|_| !algorithm.numbers().contains(&key.name))
             else {
@@ -319,11 +376,22 @@ impl Numbers {
 
     /// The burst that is written, beside the rate or in it, or else the tokens of one period.
     fn burst(&self) -> Result<u64, Wrong> {
-        let rate = self.rate.ok_or(Wrong::Missing("rate"))?;
+        let rate = self.rate.ok_or(Wrong::Incomplete)?;
         Ok(self.written_burst().unwrap_or_else(|| rate.rate.tokens().max(1)))
     }
 
     fn written_burst(&self) -> Option<u64> {
         self.burst.or(self.rate.and_then(|rate| rate.burst))
     }
+}
+
+/// A time above 0.
+fn positive_time(reader: &Reader<'_>, node: &Node, key: &str) -> Option<Duration> {
+    let time = reader.time(node)?;
+    if time.is_zero() {
+        let fault = Fault::new(node.span.clone(), format!("`{key}` of 0"));
+        reader.fault(fault.help("write a time above 0, such as 60s"));
+        return None;
+    }
+    Some(time)
 }

@@ -83,9 +83,11 @@ pub struct Tls {
 impl Tls {
     pub(super) fn read(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
         let section = reader.section(node, keys::TLS)?;
-        let cert_file = section.require(reader, "cert_file", "./cert.pem");
-        let key_file = section.require(reader, "key_file", "./key.pem");
-        Some(Self { cert_file: path(reader, cert_file?, file)?, key_file: path(reader, key_file?, file)? })
+        let required = |key: &str, example: &str| {
+            section.require(reader, key, example).and_then(|node| path(reader, node, file))
+        };
+        let files = (required("cert_file", "./cert.pem"), required("key_file", "./key.pem"));
+        Some(Self { cert_file: files.0?, key_file: files.1? })
     }
 }
 
@@ -234,7 +236,8 @@ impl ClientIp {
                     let fault = Fault::new(node.span.clone(), "both `trusted_proxies` and `trusted_hops`");
                     reader.fault(fault.help("say which proxies are yours, or how many: one of them"));
                 }
-                Trust::Hops(usize::try_from(reader.count(node)?).unwrap_or(usize::MAX))
+                let hops = reader.count(node).unwrap_or(0);
+                Trust::Hops(usize::try_from(hops).unwrap_or(usize::MAX))
             }
         };
         let header = section.word(reader, "header").unwrap_or(0);

@@ -141,9 +141,11 @@ impl StoreSettings {
         }
         let Some(section) = reader.section(node, keys::STORE) else { return Self::default() };
         match (section.get("memory"), section.get("redis")) {
-            (Some(_), Some(node)) => {
-                let fault = Fault::new(node.span.clone(), "two stores");
+            (Some(memory), Some(redis)) => {
+                let fault = Fault::new(redis.span.clone(), "two stores");
                 reader.fault(fault.help("keep `memory` or `redis`"));
+                Memory::read(reader, memory, file);
+                Redis::read(reader, redis, file);
                 Self::default()
             }
             (Some(node), None) => Memory::read(reader, node, file).map_or_else(Self::default, Self::Memory),
@@ -158,6 +160,10 @@ impl Memory {
     fn read(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
         let section = reader.section(node, keys::MEMORY)?;
         let when_full = section.word(reader, "when_full");
+        if let Some(node) = section.get("persist") {
+            let fault = Fault::new(node.span.clone(), "`persist` is not built yet");
+            reader.fault(fault.help("leave it out, or keep states in `redis`, which outlives a restart"));
+        }
         let persist = section.section(reader, "persist").and_then(|section| {
             section.require(reader, "path", "./state").and_then(|node| path(reader, node, file))
         });
@@ -182,20 +188,20 @@ impl Redis {
             (Some(url), None) => reader.text(url).into_iter().collect(),
             (None, Some(urls)) => reader.list(urls).iter().filter_map(|node| reader.text(node)).collect(),
             (None, None) => {
-                section.require(reader, "url", "redis://127.0.0.1:6379")?;
-                return None;
+                section.require(reader, "url", "redis://127.0.0.1:6379");
+                Vec::new()
             }
             (Some(_), Some(node)) => {
                 reader
                     .fault(Fault::new(node.span.clone(), "both `url` and `urls`").help("write one of them"));
-                return None;
+                Vec::new()
             }
         };
         let cluster = section.get("cluster").and_then(|node| reader.flag(node)).unwrap_or(false);
         let sentinel = section.section(reader, "sentinel").and_then(|section| {
-            let master = section.require(reader, "master", "mymaster").and_then(|node| reader.text(node))?;
+            let master = section.require(reader, "master", "mymaster").and_then(|node| reader.text(node));
             let (username, password_file) = (text(&section, "username"), file(&section, "password_file"));
-            Some(Sentinel { master, username, password_file })
+            Some(Sentinel { master: master?, username, password_file })
         });
         let tls = section.section(reader, "tls").map(|section| {
             let [ca_file, cert_file, key_file] =
@@ -207,6 +213,14 @@ impl Redis {
             reader.fault(fault.help("servers are a cluster or have Sentinels, not both"));
         }
         let is_lease = section.word(reader, "mode") == Some(1);
+        if let Some(node) = section.get("mode").filter(|_| is_lease) {
+            let fault = Fault::new(node.span.clone(), "`mode: lease` is not built yet");
+            reader.fault(fault.help("write `mode: exact`, or leave `mode` out"));
+        }
+        if let Some(node) = section.get("lease").filter(|_| !is_lease) {
+            let fault = Fault::new(node.span.clone(), "`lease` is for `mode: lease`, which is not built yet");
+            reader.fault(fault.help("leave it out"));
+        }
         let sync = section
             .section(reader, "lease")
             .and_then(|section| section.get("sync").and_then(|node| reader.time(node)));

@@ -7,6 +7,8 @@ use tollgate::{
 
 use super::*;
 
+mod all_faults;
+
 /// The whole language in one file.
 const FULL: &str = include_str!("full.yaml");
 
@@ -99,7 +101,7 @@ listne: {}
             ((4, 34), "unknown key `burts`"),
             ((5, 5), "`name` is missing"),
             ((5, 10), "text where a list should be"),
-            ((6, 19), "the limit is 0, so nothing could ever pass; give at least 1"),
+            ((6, 28), "`limit` of 0"),
             ((10, 18), "a limit with two algorithms, `token_bucket` and `sliding_log`"),
             ((11, 15), "unknown tier `gold`"),
             ((12, 1), "unknown key `listne`"),
