@@ -2,6 +2,7 @@
 
 mod checks;
 mod descriptor;
+mod files;
 mod gateway;
 mod limit;
 mod matching;
@@ -16,6 +17,7 @@ use tollgate::{Rule, Weight};
 
 pub use self::checks::Change;
 pub use self::descriptor::{Descriptor, Entry, Envoy, Uncounted};
+pub use self::files::UnusableFile;
 pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, MinRate, Slots, Timeouts, Work};
 use self::limit::ReadLimit;
 pub(crate) use self::limit::sent_rule;
