@@ -404,7 +404,11 @@ pub(crate) const FIXED_WINDOW: &[Key] = &[
 pub(crate) const SLIDING_LOG: &[Key] = &[
     key("limit", Count, "How many in any span of the window."),
     key("window", Time, "How long it is."),
-    key("exact_up_to", Count, "A limit above that uses the strict counter instead: 10000 unless told."),
+    key(
+        "exact_up_to",
+        Count,
+        "A larger limit uses a strict `sliding_counter` of 32 buckets instead, which bounds the memory per key. `tollgate check` warns of it. Default: `10000`.",
+    ),
 ];
 
 pub(crate) const SLIDING_COUNTER: &[Key] = &[

@@ -2,6 +2,7 @@
 
 use tollgate::Rule;
 
+use super::numbers::STRICT_COUNTER;
 use super::{Limit, OnError, Policy, StoreSettings, Trust};
 use crate::engine::{MOST_LIMITS, USUAL_LIMITS};
 use crate::reader::{nearest, quoted};
@@ -65,6 +66,7 @@ impl Policy {
                  and more than {MOST_LIMITS} are refused"
             ));
         }
+        self.warn_of_replaced_logs(&mut warnings);
         self.warn_of_costs(&mut warnings);
         self.warn_of_patterns(&mut warnings);
         self.warn_of_strangers(&mut warnings);
@@ -109,6 +111,35 @@ impl Policy {
             "{names}{more}: `path` is compared as written. For example, `/login/` and `/LOGIN` do not match `/login`. If your \
              application serves such paths alike, write `match: {{ path: /login, ignore_case: true, trailing_slash: any }}`"
         )]
+    }
+
+    /// Logs that are too large to be kept exactly.
+    fn warn_of_replaced_logs(&self, warnings: &mut Vec<String>) {
+        for limit in &self.limits {
+            let exact_up_to = |rule: &Rule| limit.exact_up_to_of(rule);
+            let in_tiers = limit.tiers.iter().filter(|(_, rule)| exact_up_to(rule).is_some());
+            let mut large: Vec<String> =
+                in_tiers.map(|(tier, rule)| format!("{} in tier {tier}", rule.capacity())).collect();
+            large.sort_unstable();
+            if exact_up_to(&limit.rule).is_some() {
+                large.insert(0, limit.rule.capacity().to_string());
+            }
+            let own = self.tenants.values().filter_map(|tenant| tenant.limits.get(&limit.name));
+            match own.clone().filter(|rule| exact_up_to(rule).is_some()).count() {
+                0 => {}
+                1 => large.push("that of 1 tenant".to_owned()),
+                tenants => large.push(format!("those of {tenants} tenants")),
+            }
+            let rules = std::iter::once(&limit.rule).chain(limit.tiers.values()).chain(own);
+            if let Some(exact_up_to) = rules.filter_map(exact_up_to).next() {
+                warnings.push(format!(
+                    "limit `{}` uses {STRICT_COUNTER} in place of sliding_log where the limit is above `exact_up_to` \
+                     {exact_up_to}: {}. The counter acts as a window that is longer by 1/32",
+                    limit.name,
+                    large.join(", "),
+                ));
+            }
+        }
     }
 
     fn warn_of_costs(&self, warnings: &mut Vec<String>) {

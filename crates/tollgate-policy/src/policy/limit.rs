@@ -7,7 +7,7 @@ use tollgate::Rule;
 
 use super::descriptor::{Descriptor, Entry};
 use super::matching::Match;
-use super::numbers::{Algorithm, Holding, Numbers};
+use super::numbers::{Algorithm, Holding, Numbers, STRICT_COUNTER};
 use crate::fault::Fault;
 use crate::keys::{self, Key};
 use crate::quantity::duration_text;
@@ -319,6 +319,32 @@ impl Limit {
     /// What the algorithm is called in the file.
     pub const fn algorithm_name(&self) -> &'static str {
         self.template.algorithm.name()
+    }
+
+    /// The algorithm that decides by one of this limit's rules, named as in the file: that of the limit, of a tier or of a
+    /// tenant. It is not [`algorithm_name`](Self::algorithm_name) where a `sliding_log` is above `exact_up_to`.
+    pub const fn algorithm_in_use(&self, rule: &Rule) -> &'static str {
+        if self.template.algorithm.is_replaced(rule) { "sliding_counter" } else { self.algorithm_name() }
+    }
+
+    /// Which algorithm decides by a rule of this limit in place of the one in the file, and why. None where that one does. Pass
+    /// the text through [`EnvironmentValues::hide_numbers`](crate::EnvironmentValues::hide_numbers) before it is shown.
+    pub fn replacement(&self, rule: &Rule) -> Option<String> {
+        let exact_up_to = self.exact_up_to_of(rule)?;
+        let limit = rule.capacity();
+        Some(format!(
+            "{STRICT_COUNTER} in place of sliding_log: limit {limit} is above exact_up_to {exact_up_to}"
+        ))
+    }
+
+    /// The bound of the log that a rule of this limit is above.
+    pub(super) fn exact_up_to_of(&self, rule: &Rule) -> Option<u64> {
+        match self.template.algorithm {
+            Algorithm::SlidingLog { exact_up_to } if self.template.algorithm.is_replaced(rule) => {
+                Some(exact_up_to)
+            }
+            _ => None,
+        }
     }
 
     /// Whether the section of a limit has an algorithm.

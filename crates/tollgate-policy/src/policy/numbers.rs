@@ -55,11 +55,14 @@ enum Peak {
     Rate(Rate),
 }
 
-/// A limit above that uses the strict counter instead of a log, unless the file says otherwise.
+/// The default of `exact_up_to`: a larger limit uses the strict counter in place of a log.
 const EXACT_UP_TO: u64 = 10_000;
 
 /// The parts of the strict counter that stands in for a log: it acts as a window longer by a thirty-second.
 const STRICT_BUCKETS: u32 = 32;
+
+/// The counter that stands in for a log, in words.
+pub(super) const STRICT_COUNTER: &str = "sliding_counter (strict, 32 buckets)";
 
 impl Algorithm {
     /// Every name an algorithm has in the file, with its keys.
@@ -106,6 +109,11 @@ impl Algorithm {
             Self::BurstCredits => "burst_credits",
             Self::Concurrency => "concurrency",
         }
+    }
+
+    /// Whether a rule that it has made is one of another algorithm: a counter in place of a log.
+    pub(super) const fn is_replaced(self, rule: &Rule) -> bool {
+        matches!((self, rule), (Self::SlidingLog { .. }, Rule::SlidingCounter(_)))
     }
 
     /// The numbers it has, which may differ between tiers.

@@ -231,6 +231,50 @@ fn small_things_are_read_as_people_write_them() {
     assert_eq!(rule("sliding_log: { limit: 20k, window: 1s }"), strict.into());
 }
 
+#[test]
+fn a_log_that_a_counter_replaces_is_named() {
+    let policy = read(
+        "tiers: { pro: {}, free: {} }
+tenants: { acme: { limits: { a: { limit: 30k } } }, globex: { limits: { a: { limit: 5 } } } }
+limits:
+  - { name: a, key: [], sliding_log: { limit: 100, window: 1s }, tiers: { pro: { limit: 20000 } } }
+  - { name: b, key: [], sliding_log: { limit: 100, window: 1s, exact_up_to: 99 }, tiers: { pro: { limit: 7 } } }
+  - { name: c, key: [], sliding_log: { limit: 10000, window: 1s } }
+  - { name: d, key: [], sliding_counter: { limit: 20000, window: 1s } }
+",
+    )
+    .unwrap_or_else(|faults| panic!("{faults}"));
+    let in_use = |limit: usize, tier| {
+        let limit = &policy.limits[limit];
+        (limit.algorithm_in_use(limit.rule_for(tier)), limit.replacement(limit.rule_for(tier)))
+    };
+    let words = "sliding_counter (strict, 32 buckets) in place of sliding_log: limit 20000 is above exact_up_to 10000";
+    assert_eq!(in_use(0, None), ("sliding_log", None));
+    assert_eq!(in_use(0, Some("free")), ("sliding_log", None));
+    assert_eq!(in_use(0, Some("pro")), ("sliding_counter", Some(words.to_owned())));
+    assert_eq!(in_use(1, None).0, "sliding_counter");
+    assert_eq!(in_use(1, Some("pro")), ("sliding_log", None));
+    assert_eq!(in_use(2, None), ("sliding_log", None));
+    assert_eq!(in_use(3, None), ("sliding_counter", None));
+    let of_tenant = |tenant: &str| policy.limits[0].algorithm_in_use(&policy.tenants[tenant].limits["a"]);
+    assert_eq!((of_tenant("acme"), of_tenant("globex")), ("sliding_counter", "sliding_log"));
+    assert_eq!(policy.limits[0].algorithm_name(), "sliding_log", "as the file has it");
+    let warnings = policy.warnings();
+    let replaced: Vec<&String> = warnings.iter().filter(|warning| warning.contains("in place of")).collect();
+    assert_eq!(replaced.len(), 2, "{warnings:?}");
+    assert!(
+        replaced[0].starts_with("limit `a` uses sliding_counter (strict, 32 buckets)"),
+        "{}",
+        replaced[0]
+    );
+    assert!(
+        replaced[0].contains("`exact_up_to` 10000: 20000 in tier pro, that of 1 tenant."),
+        "{}",
+        replaced[0]
+    );
+    assert!(replaced[1].contains("`exact_up_to` 99: 100."), "{}", replaced[1]);
+}
+
 /// A tier's rate keeps the burst that was written with the limit's.
 #[test]
 fn numbers_left_out_are_the_limits() {
