@@ -392,7 +392,7 @@ pub(crate) const QUEUE: &[Key] =
     &[key("rate", Rate, "How fast requests leave."), key("queue", Count, "How many may be in it.")];
 
 pub(crate) const FIXED_WINDOW: &[Key] = &[
-    key("limit", Count, "How many in each window."),
+    key("limit", Count, "How many in each window. 0 denies every request."),
     key("window", Time, "How long it is."),
     key(
         "align",
@@ -402,7 +402,7 @@ pub(crate) const FIXED_WINDOW: &[Key] = &[
 ];
 
 pub(crate) const SLIDING_LOG: &[Key] = &[
-    key("limit", Count, "How many in any span of the window."),
+    key("limit", Count, "How many in any span of the window. 0 denies every request."),
     key("window", Time, "How long it is."),
     key(
         "exact_up_to",
@@ -412,7 +412,7 @@ pub(crate) const SLIDING_LOG: &[Key] = &[
 ];
 
 pub(crate) const SLIDING_COUNTER: &[Key] = &[
-    key("limit", Count, "How many in any span of the window, about."),
+    key("limit", Count, "How many in any span of the window, about. 0 denies every request."),
     key("window", Time, "How long it is."),
     key("buckets", Count, "Into how many parts the window is cut: 1 unless told."),
     key(
@@ -430,7 +430,11 @@ pub(crate) const BURST_CREDITS: &[Key] = &[
 ];
 
 pub(crate) const CONCURRENCY: &[Key] = &[
-    key("limit", Count, "How many places there are. A request takes as many as it costs."),
+    key(
+        "limit",
+        Count,
+        "How many slots there are. A request takes as many as it costs. 0 denies every request.",
+    ),
     key("lease", Time, "After which a permit that was not given back is free: never unless told."),
 ];
 
@@ -439,7 +443,7 @@ pub(crate) const NUMBERS: &[Key] = &[
     key("rate", Rate, "Of a token bucket, a leaky bucket or burst credits."),
     key("burst", Count, "Of a token bucket."),
     key("queue", Count, "Of a leaky bucket."),
-    key("limit", Count, "Of a window or a concurrency limit."),
+    key("limit", Count, "Of a window or a concurrency limit. 0 denies every request."),
     key("window", Time, "Of a window."),
     key("peak", Either(&[Factor, Rate]), "Of burst credits."),
     key("burst_for", Time, "Of burst credits."),

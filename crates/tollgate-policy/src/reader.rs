@@ -12,6 +12,7 @@ use crate::fault::Fault;
 use crate::keys::{self, Key, Takes};
 use crate::quantity::{self, RateAndBurst};
 use crate::yaml::{Node, Value};
+use tollgate::RuleError;
 
 /// What a file is read with.
 pub(crate) struct Reader<'a> {
@@ -218,7 +219,14 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn rate(&self, node: &Node) -> Option<RateAndBurst> {
-        self.quantity(node, quantity::rate)
+        let rate = |text: &str| {
+            let is_zero = |help: &String| *help == RuleError::ZeroRate.to_string();
+            quantity::rate(text).map_err(|help| match is_zero(&help) {
+                true => format!("a rate has at least 1 token per period; {TO_BLOCK}"),
+                false => help,
+            })
+        };
+        self.quantity(node, rate)
     }
 
     pub(crate) fn time(&self, node: &Node) -> Option<Duration> {
@@ -289,6 +297,10 @@ impl<'a> Reader<'a> {
         }
     }
 }
+
+/// How requests are blocked, for numbers that cannot be 0.
+pub(crate) const TO_BLOCK: &str =
+    "to block requests, use `limit: 0` in a fixed_window, sliding_log, sliding_counter or concurrency limit";
 
 /// A section that has been checked for unknown keys.
 #[derive(Clone, Debug)]

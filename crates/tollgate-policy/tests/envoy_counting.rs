@@ -213,15 +213,15 @@ descriptors:
   - { key: blocked, rate_limit: { unit: day, requests_per_unit: 0 } }
 ";
     let files = Files::new(&[file]);
-    assert_eq!(files.ask("d", &[&[("none", "")], &[("some", "")]]), (true, vec![Over(1, 1), Within(5, 4)]));
-    assert_eq!(files.ask("d", &[&[("none", "")]]), (false, vec![Over(1, 1)]));
+    assert_eq!(files.ask("d", &[&[("none", "")], &[("some", "")]]), (true, vec![Over(0, 0), Within(5, 4)]));
+    assert_eq!(files.ask("d", &[&[("none", "")]]), (false, vec![Over(0, 0)]));
     assert_eq!(
         files.ask("d", &[&[("blocked", "")], &[("some", "")]]),
-        (false, vec![Over(1, 1), Within(5, 4)])
+        (false, vec![Over(0, 0), Within(5, 4)])
     );
     let files = Files::with(&[file], false, "envoy: { shadow_mode: true }\n");
     for _ in 0..3 {
-        assert_eq!(files.ask("d", &[&[("blocked", "")]]), (true, vec![Over(1, 1)]));
+        assert_eq!(files.ask("d", &[&[("blocked", "")]]), (true, vec![Over(0, 0)]));
     }
 }
 

@@ -345,3 +345,27 @@ fn the_shares_of_a_concurrency_limit_add_up_to_no_more_than_the_limit() {
         assert_eq!(taken[3].1, Some(expected), "{nodes} processes");
     }
 }
+
+/// `limit: 0` needs no state: it is denied whatever `on_error` says. The store, while it answers, is asked for a cost that no
+/// rule can hold.
+#[test]
+fn a_blocked_limit_denies_without_the_store() {
+    for on_error in ["allow", "deny", "local"] {
+        let text = format!(
+            "store: {{ redis: {{ url: redis://127.0.0.1, on_error: {on_error} }} }}
+tenants: {{ acme: {{ limits: {{ a: {{ limit: 0 }} }} }} }}
+limits: [{{ name: a, key: [tenant], fixed_window: {{ limit: 5, window: 1s }} }}]"
+        );
+        let (engine, _) = engine(&text, 1);
+        let policy = engine.policy();
+        let decide = |tenant: &str| {
+            let attributes = [("tenant", tenant)];
+            let request = Request { attributes: &attributes, cost: None };
+            let verdict = now(policy.plan(&request).unwrap().decide(at(1)));
+            let limit = verdict.reported().expect("one limit");
+            (verdict.is_allowed(), verdict.reason(), limit.capacity(), verdict.retry_after())
+        };
+        assert_eq!(decide("acme"), (false, Some(Reason::CostExceedsLimit), 0, None), "{on_error}");
+        assert_eq!(decide("other").0, on_error == "allow", "{on_error}"); // a share begins empty
+    }
+}

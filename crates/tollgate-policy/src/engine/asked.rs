@@ -148,6 +148,7 @@ impl PolicyInForce<'_> {
             let ask = limit.stored_ask(found.rule, &key, 0, Does::Preview);
             let decided = shared.store.decide(&[ask], false).await?;
             found.status = shared::only(&decided).status;
+            found.status.remaining = found.status.remaining.min(found.capacity);
         }
         Ok(Some(found))
     }
@@ -189,7 +190,8 @@ impl PolicyInForce<'_> {
         let key = limit.shared_key(&values);
         Some(KeyStatus {
             rule: limit.numbers(numbers).rule,
-            status: limit.ask(numbers, &key).peek_at(now),
+            capacity: limit.capacity(numbers),
+            status: limit.status(numbers, limit.ask(numbers, &key).peek_at(now)),
             key: key.iter().map(|&part| part.to_owned()).collect(),
         })
     }
@@ -249,6 +251,8 @@ pub struct KeyStatus {
     pub key: Vec<String>,
     /// The rule it is decided by.
     pub rule: Rule,
-    /// What remains, and when it is as new.
+    /// The most that can pass at once: that of the rule, or 0 where nothing passes.
+    pub capacity: u64,
+    /// What remains, and when it is fully refilled.
     pub status: Status,
 }

@@ -68,7 +68,12 @@ impl<'a> Explanation<'a> {
             if explained.applies {
                 asks.push(Ask {
                     pace,
-                    ..limit.stored_ask(limit.numbers(numbers).rule, &key, self.cost, Does::Preview)
+                    ..limit.stored_ask(
+                        limit.numbers(numbers).rule,
+                        &key,
+                        limit.cost_of(numbers, self.cost),
+                        Does::Preview,
+                    )
                 });
             }
         }
@@ -79,6 +84,9 @@ impl<'a> Explanation<'a> {
         let applying = self.limits.iter_mut().filter(|explained| explained.applies);
         for (explained, seen) in applying.zip(&decided.each) {
             explained.decision = seen.decision;
+            if explained.capacity == 0 {
+                explained.decision.status.remaining = 0;
+            }
             if explained.is_missing {
                 explained.decision.outcome = Outcome::NEVER;
             }
@@ -128,7 +136,8 @@ impl<'a> Explanation<'a> {
             };
             let numbers = in_force.numbers_of(place, standing);
             let key = limit.shared_key(&values);
-            let mut decision = limit.ask(numbers, &key).cost(cost).preview_at(now);
+            let mut decision = limit.ask(numbers, &key).cost(limit.cost_of(numbers, cost)).preview_at(now);
+            decision.status = limit.status(numbers, decision.status);
             let is_missing = denies == Some(true) && cost > 0;
             if is_missing {
                 decision.outcome = Outcome::NEVER;
@@ -137,7 +146,7 @@ impl<'a> Explanation<'a> {
                 limit: &limit.policy,
                 applies,
                 why,
-                capacity: limit.numbers(numbers).rule.capacity(),
+                capacity: limit.capacity(numbers),
                 decision,
                 is_missing,
                 reduced,

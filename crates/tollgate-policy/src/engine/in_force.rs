@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate::adaptive::Pace;
-use tollgate::{KeyedLimiter, Numbers, Request, Rule, Shed, Tier, TooManyRules};
+use tollgate::{KeyedLimiter, Numbers, Request, Rule, Shed, Status, Tier, TooManyRules};
 
 use super::attributes::{NameId, Names, TENANT, TIER, Values};
 use super::conditions::Conditions;
@@ -93,6 +93,7 @@ pub(crate) struct LimitInForce {
 #[derive(Debug)]
 pub(crate) struct NumbersInForce {
     pub(crate) rule: Rule,
+    is_blocked: bool, // nothing passes, and the rule is not asked
     owner: Owner,
     tier: Tier,
     place: Option<Arc<Place>>, // kept from others as long as these numbers are
@@ -264,6 +265,18 @@ impl InForce {
         self.policy.tenants.iter().map(tenant).collect()
     }
 
+    /// Whether nothing passes for the owner of some numbers of a limit.
+    fn is_blocked_for(&self, limit: &Limit, owner: &Owner) -> bool {
+        match owner {
+            Owner::All => limit.is_blocked(None),
+            Owner::Tier(tier) => limit.is_blocked(Some(tier)),
+            Owner::Tenant(tenant) => {
+                let own = self.policy.tenants.get(tenant);
+                limit.has_blocked_descriptor() || own.is_some_and(|own| own.is_blocked(&limit.name))
+            }
+        }
+    }
+
     /// How hard adaptive rates press those who have some numbers.
     pub(super) fn shed(&self, limit: &LimitInForce, numbers: NumbersId) -> u8 {
         match self.shed_of(&limit.numbers(numbers).owner) {
@@ -300,7 +313,8 @@ impl LimitInForce {
         counter: Arc<Counter>,
         here: Here,
     ) -> Result<Self, TooManyRules> {
-        let numbers = Counter::places(&counter, owners(&policy, in_force), before, here)?;
+        let mut numbers = Counter::places(&counter, owners(&policy, in_force), before, here)?;
+        numbers.iter_mut().for_each(|of| of.is_blocked = in_force.is_blocked_for(&policy, &of.owner));
         let place =
             |name: &String| in_force.names.place(name).expect("every attribute of the policy has a place");
         let mut limit = Self {
@@ -373,9 +387,25 @@ impl LimitInForce {
         Some(entries)
     }
 
-    /// Whether nothing passes, whatever the numbers say.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.policy.descriptor.as_ref().is_some_and(|descriptor| descriptor.blocked)
+    /// Whether nothing passes with some numbers, whatever their rule says.
+    pub(super) fn is_blocked(&self, numbers: NumbersId) -> bool {
+        self.numbers(numbers).is_blocked
+    }
+
+    /// The cost to ask of a rule for a request of this cost. A rule denies a cost that it can never hold for ever, and charges
+    /// nothing: so it is asked where nothing passes. A peek still costs nothing.
+    pub(super) fn cost_of(&self, numbers: NumbersId, cost: u64) -> u64 {
+        if self.is_blocked(numbers) && cost > 0 { u64::MAX } else { cost }
+    }
+
+    /// The most that can pass at once.
+    pub(super) fn capacity(&self, numbers: NumbersId) -> u64 {
+        if self.is_blocked(numbers) { 0 } else { self.numbers(numbers).rule.capacity() }
+    }
+
+    /// How a key stands, by what its rule says: where nothing passes, nothing remains.
+    pub(super) fn status(&self, numbers: NumbersId, status: Status) -> Status {
+        if self.is_blocked(numbers) { Status { remaining: 0, ..status } } else { status }
     }
 
     /// The first part of the key that a request has no attribute for.
@@ -457,7 +487,7 @@ impl Counter {
                     (tier, Some(Arc::new(Place { tier, counter: Arc::clone(counter) })))
                 }
             };
-            NumbersInForce { rule, owner, tier, place }
+            NumbersInForce { rule, is_blocked: false, owner, tier, place }
         };
         Ok(owners.into_iter().map(place).collect())
     }
@@ -469,7 +499,8 @@ fn owners(limit: &Limit, in_force: &InForce) -> Vec<(Owner, Rule)> {
     let base_shed = in_force.shed_of(&Owner::All);
     for name in &in_force.tier_names {
         let (owner, rule) = (Owner::Tier(name.clone()), *limit.rule_for(Some(name)));
-        if rule != limit.rule || in_force.shed_of(&owner) != base_shed {
+        let is_blocked = limit.is_blocked(Some(name)) != limit.is_blocked(None);
+        if rule != limit.rule || is_blocked || in_force.shed_of(&owner) != base_shed {
             owners.push((owner, rule));
         }
     }

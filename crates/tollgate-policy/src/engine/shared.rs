@@ -157,8 +157,8 @@ impl<'a> Verdict<'a> {
         let limit = self.in_force.limit(entry.limit);
         let key = limit.shared_key(&self.values);
         // What no limit could hold is denied for ever, and charged to nobody.
-        let never = self.cost > 0 && (limit.is_blocked() || part == Part::Alone && entry.is_missing);
-        let cost = if never { u64::MAX } else { self.cost };
+        let never = self.cost > 0 && part == Part::Alone && entry.is_missing;
+        let cost = if never { u64::MAX } else { limit.cost_of(entry.numbers, self.cost) };
         let does = if self.in_full && does == Does::Charge { Does::ChargeInFull } else { does };
         let pace = engine.pace_of(self.in_force, limit, entry.numbers);
         Ask { part, pace, ..limit.stored_ask(limit.numbers(entry.numbers).rule, &key, cost, does) }
@@ -248,8 +248,10 @@ pub(super) struct Fallen<'a> {
 impl<'a> Fallen<'a> {
     pub(super) fn new(verdict: &Verdict<'a>, entry: &Entry, shared: &Shared) -> Self {
         let limit = verdict.in_force.limit(entry.limit);
+        // What is blocked needs no store to be denied.
+        let on_error = limit.is_blocked(entry.numbers).then_some(OnError::Local).or(limit.policy.on_error);
         Self {
-            on_error: limit.policy.on_error.unwrap_or(shared.on_error),
+            on_error: on_error.unwrap_or(shared.on_error),
             here: verdict.ask(entry),
             rule: limit.numbers(entry.numbers).rule,
             gives_back: false,

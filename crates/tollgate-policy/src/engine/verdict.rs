@@ -259,12 +259,18 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
 
     /// The most that can pass at once.
     pub fn capacity(&self) -> u64 {
-        self.rule().capacity()
+        self.in_force.capacity(self.entry.numbers)
+    }
+
+    /// Whether nothing passes, because the limit is 0 or the descriptor is blocked. The rule says nothing of it.
+    pub fn is_blocked(&self) -> bool {
+        self.in_force.is_blocked(self.entry.numbers)
     }
 
     /// The outcome, and how the key stands after it.
     pub fn decision(&self) -> Decision {
-        self.entry.decision
+        let Decision { outcome, status } = self.entry.decision;
+        Decision { outcome, status: self.in_force.status(self.entry.numbers, status) }
     }
 
     /// Whether this limit lets the request pass.

@@ -99,18 +99,28 @@ impl Policy {
             let mut paths = limit.applies_to.patterns().filter(|(name, _)| *name == "path" && !is_wide);
             paths.any(|(_, mut patterns)| patterns.any(|path| path.len() > 1 && !path.contains('*')))
         };
+        let is_zero = |limit: &&Limit| limit.is_blocked(None) && limit.descriptor.is_none();
+        let blocked = self.limits.iter().filter(is_zero).map(|limit| {
+            format!(
+                "limit `{}` has `limit: 0`: it denies every request that it applies to, except where a tier or a tenant has \
+                 another limit",
+                limit.name
+            )
+        });
+        let mut notes: Vec<String> = blocked.collect();
         let literal: Vec<&Limit> = self.limits.iter().filter(is_literal).collect();
         if literal.is_empty() {
-            return Vec::new();
+            return notes;
         }
         let shown = literal.iter().take(SHOWN).map(|limit| limit.name.as_str());
         let (names, more) = (quoted(shown), literal.len().saturating_sub(SHOWN));
         let more = if more > 0 { format!(" and {more} more limits") } else { String::new() };
         // The example is always the same: a path of the policy may come from the environment.
-        vec![format!(
+        notes.push(format!(
             "{names}{more}: `path` is compared as written. For example, `/login/` and `/LOGIN` do not match `/login`. If your \
              application serves such paths alike, write `match: {{ path: /login, ignore_case: true, trailing_slash: any }}`"
-        )]
+        ));
+        notes
     }
 
     /// Logs that are too large to be kept exactly.
@@ -147,11 +157,13 @@ impl Policy {
             let sample = cost.applies_to.sample();
             let live = self.limits.iter().filter(|limit| !limit.shadow && limit.descriptor.is_none());
             for limit in live.filter(|limit| limit.applies_to.may_hold(&sample)) {
-                let small = limit.tiers.iter().filter(|(_, rule)| rule.capacity() < cost.cost);
+                let small = limit.tiers.iter().filter(|(tier, rule)| {
+                    rule.capacity() < cost.cost && !limit.is_blocked(Some(tier.as_str()))
+                });
                 let mut small: Vec<String> =
                     small.map(|(tier, rule)| format!("{} in tier {tier}", rule.capacity())).collect();
                 small.sort_unstable();
-                if limit.rule.capacity() < cost.cost {
+                if limit.rule.capacity() < cost.cost && !limit.is_blocked(None) {
                     small.insert(0, limit.rule.capacity().to_string());
                 }
                 if !small.is_empty() {
@@ -243,7 +255,7 @@ impl Policy {
                 None => Change::Added,
                 Some(old) => match old.starts_afresh_as(limit) {
                     Some(why) => Change::Afresh(why),
-                    None if old.rule != limit.rule || old.tiers != limit.tiers => Change::Numbers,
+                    None if !old.decides_like(limit) => Change::Numbers,
                     None => continue,
                 },
             };

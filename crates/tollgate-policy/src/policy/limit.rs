@@ -225,6 +225,26 @@ impl Limit {
         tier.and_then(|tier| self.tiers.get(tier)).unwrap_or(&self.rule)
     }
 
+    /// Whether nothing passes with the numbers of a tier, or with the limit's own: the limit is 0, or the descriptor is
+    /// `blocked`. The rule says nothing of it.
+    pub fn is_blocked(&self, tier: Option<&str>) -> bool {
+        self.has_blocked_descriptor() || self.template.numbers_of(tier).is_blocked()
+    }
+
+    /// Whether its descriptor blocks whatever the numbers are.
+    pub(crate) fn has_blocked_descriptor(&self) -> bool {
+        self.descriptor.as_ref().is_some_and(|descriptor| descriptor.blocked)
+    }
+
+    /// Whether the numbers of this limit and of its tiers decide like those of another.
+    pub(super) fn decides_like(&self, other: &Self) -> bool {
+        let blocks_like = |tier: Option<&str>| self.is_blocked(tier) == other.is_blocked(tier);
+        self.rule == other.rule
+            && self.tiers == other.tiers
+            && blocks_like(None)
+            && self.tiers.keys().all(|tier| blocks_like(Some(tier)))
+    }
+
     /// Whether it counts by anything, or has one key for everybody.
     pub fn has_keys(&self) -> bool {
         let of_descriptor = self.descriptor.iter().flat_map(|descriptor| &descriptor.entries);
@@ -550,6 +570,10 @@ pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str,
         let algorithm = Algorithm::read(&reader, name, &section);
         Numbers::require_all(&reader, algorithm, &section);
         let numbers = Numbers::read(&reader, Some(algorithm), &section);
+        if let Some(node) = section.get("limit").filter(|_| numbers.is_blocked()) {
+            let fault = Fault::new(node.span.clone(), "`limit` of 0");
+            reader.fault(fault.help("a rule that is sent with a call allows at least 1"));
+        }
         refuse_large_states(&reader, algorithm, &numbers, &section);
         let template = RuleTemplate { algorithm, holding: None, numbers, tier_numbers: HashMap::new() };
         template.rule(&reader, &template.numbers, None, &section)

@@ -104,6 +104,11 @@ impl Tenant {
     pub fn numbers(&self, limit: &str) -> Vec<(&'static str, String)> {
         self.numbers.get(limit).map_or(Vec::new(), Numbers::pairs)
     }
+
+    /// Whether nothing passes with its own numbers of a limit, because they have `limit: 0`. The rule says nothing of it.
+    pub fn is_blocked(&self, limit: &str) -> bool {
+        self.numbers.get(limit).is_some_and(Numbers::is_blocked)
+    }
 }
 
 /// What some requests cost.

@@ -11,7 +11,7 @@ use tollgate::{
 use crate::fault::Fault;
 use crate::keys::{self, Key};
 use crate::quantity::{self, RateAndBurst};
-use crate::reader::{Reader, Section, quoted};
+use crate::reader::{Reader, Section, TO_BLOCK, quoted};
 use crate::yaml::Node;
 
 /// An algorithm with what does not differ between tiers.
@@ -140,7 +140,8 @@ impl Algorithm {
         let need = |value: Option<u64>| value.ok_or(Wrong::Incomplete);
         let rate = || numbers.rate.map(|rate| rate.rate).ok_or(Wrong::Incomplete);
         let window = || numbers.window.ok_or(Wrong::Incomplete);
-        let limit = || need(numbers.limit);
+        // A rule holds at least 1. Where the limit is 0, `Numbers::is_blocked` decides, and no rule is asked.
+        let limit = || need(numbers.limit).map(|limit| limit.max(1));
         Ok(match self {
             Self::TokenBucket => hold(TokenBucket::new(rate()?, numbers.burst()?)?, holding)?,
             Self::LeakyBucket => hold(LeakyBucket::new(rate()?, need(numbers.queue)?)?, holding)?,
@@ -219,7 +220,7 @@ impl Numbers {
         fn get<T>(section: &Section<'_>, key: &str, read: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
             section.get(key).and_then(read)
         }
-        let positive = |key: &str| get(section, key, |node| reader.positive(node, &format!("`{key}`")));
+        let positive = |key: &str| get(section, key, |node| positive_count(reader, node, key));
         let time = |key: &str| get(section, key, |node| positive_time(reader, node, key));
         let peak = |text: &str| match text.trim().ends_with('x') {
             true => quantity::factor(text).map(Peak::Times),
@@ -234,7 +235,7 @@ impl Numbers {
             rate: get(section, "rate", |node| reader.rate(node)),
             burst: positive("burst"),
             queue: positive("queue"),
-            limit: positive("limit"),
+            limit: get(section, "limit", |node| reader.count(node)),
             window: time("window"),
             peak: get(section, "peak", |node| reader.quantity(node, peak)),
             burst_for: time("burst_for"),
@@ -253,6 +254,11 @@ impl Numbers {
         let written =
             |key: &Key| Some((key.name, section.get(key.name).and_then(|node| reader.written(node))?));
         Self { written: keys::NUMBERS.iter().filter_map(written).collect(), ..numbers }
+    }
+
+    /// Whether nothing passes, because the limit is 0.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.limit == Some(0)
     }
 
     /// Reports each number that the algorithm needs and the map does not have.
@@ -391,6 +397,17 @@ impl Numbers {
     fn written_burst(&self) -> Option<u64> {
         self.burst.or(self.rate.and_then(|rate| rate.burst))
     }
+}
+
+/// A count above 0. Only a `limit` may be 0.
+fn positive_count(reader: &Reader<'_>, node: &Node, key: &str) -> Option<u64> {
+    let count = reader.count(node)?;
+    if count == 0 {
+        let fault = Fault::new(node.span.clone(), format!("`{key}` of 0"));
+        reader.fault(fault.help(format!("it must be at least 1; {TO_BLOCK}")));
+        return None;
+    }
+    Some(count)
 }
 
 /// A time above 0.

@@ -82,7 +82,7 @@ fn faults_are_told_where_they_stand() {
     key: [tenant]
     token_bucket: { rate: 5/sek, burts: 10 }
   - key: tenant
-    fixed_window: { limit: 0, window: 60s }
+    leaky_bucket: { queue: 0, rate: 1/s }
   - name: both
     key: []
     token_bucket: { rate: 5/s }
@@ -101,7 +101,7 @@ listne: {}
             ((4, 34), "unknown key `burts`"),
             ((5, 5), "`name` is missing"),
             ((5, 10), "text where a list should be"),
-            ((6, 28), "`limit` of 0"),
+            ((6, 28), "`queue` of 0"),
             ((10, 18), "a limit with two algorithms, `token_bucket` and `sliding_log`"),
             ((11, 15), "unknown tier `gold`"),
             ((12, 1), "unknown key `listne`"),
