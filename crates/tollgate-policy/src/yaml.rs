@@ -3,11 +3,12 @@
 //! The file is read into plain values first and given its meaning afterwards, so that all its faults are found at
 //! once and each is shown where it stands.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 use crate::fault::Fault;
 
@@ -57,8 +58,58 @@ impl Value {
 /// another limiter is twice as long as they are.
 pub(crate) const MOST_BYTES: usize = 16 << 20;
 
-/// Reads a document. JSON is one, too.
+/// Reads a text with one document; JSON is one, too. A text with several is refused: which one counts could be read in two ways.
 pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
+    let (node, second) = parse_first(source)?;
+    match second {
+        None => Ok(node),
+        Some(second) => {
+            let fault = Fault::new(second, "a second document in one file");
+            Err(fault.help("keep one document; a file of several is split at the lines `---`"))
+        }
+    }
+}
+
+/// Reads the first document of a text that has any content, and finds where the next one begins, if there is one.
+pub(crate) fn parse_first(source: &str) -> Result<(Node, Option<Range<usize>>), Fault> {
+    let [first, second] = documents(source);
+    let Some(first) = first else { return Ok((document(source, 0..source.len())?, None)) };
+    Ok((document(source, first)?, second))
+}
+
+/// The first two documents of a text that have any content. Each begins with its directives or its marker `---`, and ends before
+/// the next marker. A marker at the start of a line is one in every context, also inside of a string (YAML 1.2, 9.1.2).
+fn documents(source: &str) -> [Option<Range<usize>>; 2] {
+    let (mut first, mut start, mut at) = (None, 0, 0);
+    let (mut is_open, mut has_content) = (false, false);
+    for line in source.split_inclusive('\n') {
+        let text = if at == 0 { line.trim_start_matches('\u{feff}') } else { line };
+        let after = |marker: &str| {
+            let rest = text.strip_prefix(marker)?;
+            (rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n'])).then_some(rest)
+        };
+        let (opens, closes) = (after("---"), after("..."));
+        if has_content && (opens.is_some() || closes.is_some()) {
+            if first.is_some() {
+                return [first, Some(start..at)];
+            }
+            (first, start, is_open, has_content) = (Some(start..at), at, false, false);
+        }
+        if closes.is_some() || opens.is_some() && is_open {
+            start = if opens.is_some() { at } else { at + line.len() };
+        }
+        is_open = opens.is_some() || is_open && closes.is_none();
+        let content = closes.map_or(opens.unwrap_or(text), |_| "").trim_start();
+        let is_directive = content.starts_with('%') && !is_open;
+        has_content |= !content.is_empty() && !content.starts_with('#') && !is_directive;
+        at += line.len();
+    }
+    let last = has_content.then_some(start..at);
+    if first.is_some() { [first, last] } else { [last, None] }
+}
+
+/// Reads the document at this place of a text.
+fn document(source: &str, place: Range<usize>) -> Result<Node, Fault> {
     if source.len() > MOST_BYTES {
         let message = format!("the file has {} bytes", source.len());
         return Err(Fault::new(0..0, message).help(format!("at most {MOST_BYTES} are read")));
@@ -69,17 +120,89 @@ pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
         // As many as a text of that length may have: how long it is has been looked at.
         budget: serde_saphyr::budget! { max_nodes: MOST_BYTES, max_events: 2 * MOST_BYTES },
     };
-    match serde_saphyr::from_str_with_options::<Spanned<Tree>>(source, options) {
+    // Documents before this one have no content. Blanks in their place keep the places of all that follows.
+    let text = if place.start == 0 {
+        Cow::Borrowed(&source[place])
+    } else {
+        let blank = |byte: u8| if byte == b'\n' { '\n' } else { ' ' };
+        let blanks: String = source[..place.start].bytes().map(blank).collect();
+        Cow::Owned(blanks + &source[place])
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Tree>>(&text, options) {
         Ok(tree) => Ok(node(tree)),
         Err(error) => {
-            let span = error.location().map_or(0..0, |location| place(source, &location));
-            // Its own rendering would show the source a second time, and its advice is for programmers.
-            let message = error.without_snippet().to_string();
-            let message = message.split(", set DuplicateKeyPolicy").next().unwrap_or_default();
-            Err(Fault::new(span, message))
+            let span = error.location().map_or(0..0, |location| self::place(source, &location));
+            let (message, help) = in_words(error.without_snippet());
+            let fault = Fault::new(span, message);
+            Err(if let Some(help) = help { fault.help(help) } else { fault })
         }
     }
 }
+
+/// An error of the parser, and what would be right. Its own text names its types and options, which are not the writer's.
+fn in_words(error: &serde_saphyr::Error) -> (String, Option<&'static str>) {
+    use serde_saphyr::Error;
+    let (message, help) = match error {
+        Error::AliasError { error, .. } => return in_words(error),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            return (format!("the key `{key}` is there twice"), Some("keep one of them"));
+        }
+        Error::DuplicateMappingKey { key: None, .. } => ("a key is there twice", "keep one of them"),
+        Error::Eof { .. } => ("the file ends too early", "close every bracket and quote"),
+        Error::UnknownAnchor { .. } => (
+            "an alias without its anchor",
+            "`*name` repeats what `&name` marks before it; put text that begins with `*` in quotes",
+        ),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            ("an alias inside of what it repeats", "write the value itself")
+        }
+        Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            ("aliases repeat too much", "write the values themselves, or split the file")
+        }
+        Error::Budget { .. } => {
+            ("the file is too complex", "use fewer aliases, and fewer maps and lists inside of each other")
+        }
+        Error::MergeValueNotMapOrSeqOfMaps { .. } | Error::MergeKeyNotAllowed { .. } => {
+            ("`<<` without a map to merge", "write `<<: *name` with the anchor of a map")
+        }
+        Error::InvalidBinaryBase64 { .. }
+        | Error::BinaryNotUtf8 { .. }
+        | Error::TaggedScalarCannotDeserializeIntoString { .. }
+        | Error::UnsupportedTag { .. }
+        | Error::TaggedEnumMismatch { .. } => (
+            "a tag that does not fit its value",
+            "leave the tag out; put text that begins with `!` in quotes",
+        ),
+        Error::InvalidScalar { .. } | Error::NonFiniteFloat { .. } => {
+            ("a number that cannot be read", "put it in quotes if it is text")
+        }
+        error => return (UserMessageFormatter.format_message(error).into_owned(), None),
+    };
+    (message.to_owned(), Some(help))
+}
+
+/// Whether a document is a Kubernetes ConfigMap, which people hand over in place of the file that is in it.
+pub(crate) fn config_map_fault(node: &Node) -> Option<Fault> {
+    let kind =
+        node.get("kind").filter(|kind| matches!(&kind.value, Value::Text(text) if text == "ConfigMap"))?;
+    node.get("apiVersion")?;
+    let keys = match node.get("data").map(|data| &data.value) {
+        Some(Value::Map(entries)) => entries.iter().filter_map(|(key, _)| match &key.value {
+            Value::Text(text) => Some(format!("`{text}`")),
+            _ => None,
+        }),
+        _ => return Some(Fault::new(kind.span.clone(), CONFIG_MAP).help(CONFIG_MAP_HELP)),
+    };
+    let keys: Vec<String> = keys.take(5).collect();
+    let help = format!("{CONFIG_MAP_HELP}. Its `data` has {}", keys.join(", "));
+    Some(Fault::new(kind.span.clone(), CONFIG_MAP).help(help))
+}
+
+const CONFIG_MAP: &str = "this is a Kubernetes ConfigMap, not the file inside of it";
+const CONFIG_MAP_HELP: &str = "write the text under a key of `data` to a file of its own, or mount the ConfigMap as a directory and name the file in it";
 
 /// Whatever stands there, as JSON.
 pub(crate) fn json(node: &Node) -> serde_json::Value {
@@ -203,3 +326,6 @@ impl<'de> Visitor<'de> for Growing {
         Ok(Tree::Map(map))
     }
 }
+
+#[cfg(test)]
+mod tests;

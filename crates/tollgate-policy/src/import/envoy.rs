@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::fault::{Fault, Faults};
 use crate::quantity::duration_text;
-use crate::reader::{Reader, nearest, quoted};
+use crate::reader::{nearest, quoted};
 use crate::yaml::{self, Node, Value};
 
 /// A policy that does what files of envoyproxy/ratelimit did.
@@ -54,10 +54,40 @@ pub fn import_envoy(files: &[(PathBuf, String)], count_denied: bool) -> Result<E
     }
     import.policy.push_str("# Made from the files of envoyproxy/ratelimit by `tollgate import envoy`.\n");
     import.policy.push_str(if rules.is_empty() { "limits: []\n" } else { "limits:\n" });
+    let mut names = HashSet::new();
     for rule in &rules {
-        rule.write(count_denied, &mut import.policy);
+        rule.write(unique(rule.name(), &mut names), count_denied, &mut import.policy);
+        if import.policy.len() > yaml::MOST_BYTES {
+            return Err(too_long(files));
+        }
     }
     Ok(import)
+}
+
+/// A name that no other limit has: where two have the same hash, the second ends in a number.
+fn unique(name: String, names: &mut HashSet<String>) -> String {
+    let mut unique = name.clone();
+    let mut number = 2;
+    while !names.insert(unique.clone()) {
+        let suffix = format!("-{number}");
+        unique = format!("{}{suffix}", &name[..name.len().min(MOST_LETTERS - suffix.len())]);
+        number += 1;
+    }
+    unique
+}
+
+/// The fault of files that make a longer policy than is read: each rule repeats the entries above it.
+fn too_long(files: &[(PathBuf, String)]) -> Vec<Faults> {
+    let message = format!("the policy made from these files has more than {} bytes", yaml::MOST_BYTES);
+    let fault =
+        Fault::new(0..0, message).help("shorten long keys and values that have many descriptors below them");
+    let longest = files.iter().max_by_key(|(_, source)| source.len());
+    let faults = longest.map(|(path, source)| Faults {
+        file: path.display().to_string(),
+        source: source.clone(),
+        faults: vec![fault],
+    });
+    faults.into_iter().collect()
 }
 
 /// Every key that may stand anywhere in a file.
@@ -100,7 +130,7 @@ struct Rule {
     shadow_mode: bool,
     quota_mode: bool,
     detailed_metric: bool,
-    metadata: Option<String>, // as JSON
+    metadata: Option<String>, // as YAML in one line
 }
 
 #[derive(Clone, Debug)]
@@ -135,9 +165,21 @@ impl<'a> File<'a> {
         rules: &mut Vec<Rule>,
     ) -> Self {
         let mut file = Self { path, source, faults: Vec::new(), warnings: Vec::new() };
-        match yaml::parse(source) {
+        match yaml::parse_first(source) {
             Err(fault) => file.faults.push(fault),
-            Ok(node) => file.root(&node, domains, rules),
+            Ok((node, second)) => {
+                if let Some(second) = second {
+                    // As there: gopkg.in/yaml.v2 decodes the first document of a text.
+                    file.warn(
+                        second.start,
+                        "this document and those after it have no effect: the first is read",
+                    );
+                }
+                match yaml::config_map_fault(&node) {
+                    Some(fault) => file.faults.push(fault),
+                    None => file.root(&node, domains, rules),
+                }
+            }
         }
         file
     }
@@ -207,7 +249,7 @@ impl<'a> File<'a> {
                 key,
                 value,
             };
-            if entry.share_threshold && !entry.value.as_deref().is_some_and(|value| value.contains('*')) {
+            if entry.share_threshold && !joined.contains('*') {
                 let help = "it makes all values that match a `*` share one count: leave it out";
                 self.fault(node.span.clone(), "`share_threshold` without a `*` in the value", help);
             }
@@ -218,7 +260,7 @@ impl<'a> File<'a> {
                 shadow_mode: flag(self, "shadow_mode"),
                 quota_mode: flag(self, "quota_mode"),
                 detailed_metric: flag(self, "detailed_metric"),
-                metadata: fields.get("metadata").map(|node| yaml::json(node).to_string()),
+                metadata: fields.get("metadata").map(|node| tree(&yaml::json(node))),
             };
             let below = fields.get("descriptors");
             let is_inner =
@@ -320,9 +362,7 @@ impl<'a> File<'a> {
                     _ = fields.insert(text.as_str(), value)
                 }
                 Value::Text(text) if KEYS.contains(&text.as_str()) => {
-                    let line = self.source[..name.span.start].matches('\n').count() + 1;
-                    let file = self.path.display();
-                    self.warnings.push(format!("{file}:{line}: `{text}` has no effect here"));
+                    self.warn(name.span.start, &format!("`{text}` has no effect here"));
                 }
                 other => {
                     let text = if let Value::Text(text) = other { text } else { other.kind() };
@@ -337,28 +377,21 @@ impl<'a> File<'a> {
         Some(fields)
     }
 
+    /// A text as it is: nothing is replaced in these files.
     fn text(&mut self, node: &Node) -> Option<String> {
-        let text = match &node.value {
-            Value::Null => String::new(),
+        match &node.value {
+            Value::Null => Some(String::new()),
             // As it is written: `1.50` and `0x10` are names here.
             Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
-                self.source.get(node.span.clone()).unwrap_or_default().to_owned()
+                Some(self.source.get(node.span.clone()).unwrap_or_default().to_owned())
             }
-            _ => {
-                // Nothing is replaced in these files: a value that looks like it is refused below.
-                let as_it_is = |name: &str| Some(format!("${{{name}}}"));
-                let reader = Reader::new(&as_it_is);
-                let text = reader.text(node);
-                self.faults.extend(reader.into_faults());
-                text?
+            Value::Text(text) => Some(text.clone()),
+            other @ (Value::List(_) | Value::Map(_)) => {
+                let message = format!("{} where text should be", other.kind());
+                self.fault(node.span.clone(), message, "write a word, or text in quotes");
+                None
             }
-        };
-        if text.contains("${") {
-            let help = "a policy file replaces it from the environment, which these files do not";
-            self.fault(node.span.clone(), "`${` cannot be imported", help);
-            return None;
         }
-        Some(text)
     }
 
     fn flag(&mut self, node: &Node) -> bool {
@@ -376,6 +409,11 @@ impl<'a> File<'a> {
             "write `true`",
         );
         false
+    }
+
+    fn warn(&mut self, at: usize, message: &str) {
+        let line = self.source[..at].matches('\n').count() + 1;
+        self.warnings.push(format!("{}:{line}: {message}", self.path.display()));
     }
 
     fn fault(&mut self, span: Range<usize>, message: impl Into<String>, help: impl Into<String>) {
@@ -398,7 +436,7 @@ impl Rule {
     }
 
     /// Writes it as an item of `limits`.
-    fn write(&self, count_denied: bool, policy: &mut String) {
+    fn write(&self, limit: String, count_denied: bool, policy: &mut String) {
         let mut descriptor = format!("domain: {}, entries: [", text(&self.domain));
         for (i, entry) in self.entries.iter().enumerate() {
             let _ = write!(descriptor, "{}{{ key: {}", if i == 0 { "" } else { ", " }, text(&entry.key));
@@ -433,7 +471,7 @@ impl Rule {
         if let Some(metadata) = &self.metadata {
             let _ = write!(descriptor, ", metadata: {metadata}");
         }
-        let _ = writeln!(policy, "  - name: {}\n    descriptor: {{ {descriptor} }}", text(&self.name()));
+        let _ = writeln!(policy, "  - name: {}\n    descriptor: {{ {descriptor} }}", text(&limit));
         match (per_unit, &self.limit) {
             (Some((requests, seconds)), _) => {
                 let limit = requests.max(1); // of what is blocked nobody asks how much
@@ -479,9 +517,55 @@ fn hash(parts: impl Iterator<Item = String>) -> u32 {
     bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Text as YAML has it in quotes, which is as JSON has it.
+/// Text for a value of the policy file, which replaces `${NAME}` there and reads `$${` as `${`.
 fn text(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    quoted_text(&text.replace("${", "$${"))
+}
+
+/// Text in double quotes, as YAML has it. Characters that YAML does not print, and those that some readers take for the end of a line,
+/// are escaped: control characters, line and paragraph separators, the byte order mark and what is no character.
+fn quoted_text(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        let code = u32::from(c);
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            _ if c.is_control() => _ = write!(quoted, "\\x{code:02x}"),
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fdd0}'..='\u{fdef}' => {
+                _ = write!(quoted, "\\u{code:04x}");
+            }
+            _ if code & 0xfffe == 0xfffe => _ = write!(quoted, "\\U{code:08x}"),
+            _ => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The longest key of a map that YAML reads without `?` before it, in bytes of its quoted form.
+const LONGEST_SIMPLE_KEY: usize = 1000;
+
+/// A tree of free form, as YAML in one line.
+fn tree(value: &serde_json::Value) -> String {
+    use serde_json::Value as Json;
+    match value {
+        Json::String(text) => quoted_text(text),
+        Json::Array(items) => format!("[{}]", items.iter().map(tree).collect::<Vec<_>>().join(", ")),
+        Json::Object(entries) => {
+            let entry = |(key, value): (&String, &Json)| {
+                let (key, value) = (quoted_text(key), tree(value));
+                let mark = if key.len() > LONGEST_SIMPLE_KEY { "? " } else { "" };
+                format!("{mark}{key} : {value}")
+            };
+            format!("{{ {} }}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => value.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,128 @@
+use super::*;
+
+/// Where the first two documents with content begin and end.
+fn found(source: &str) -> [Option<&str>; 2] {
+    documents(source).map(|place| place.map(|place| &source[place]))
+}
+
+#[test]
+fn documents_are_told_apart_by_markers_at_the_start_of_a_line() {
+    for (source, first, second) in [
+        ("", None, None),
+        ("# only a comment\n---\n...\n", None, None),
+        ("a: 1", Some("a: 1"), None),
+        ("---\na: 1\n", Some("---\na: 1\n"), None),
+        ("a: 1\n---\n", Some("a: 1\n"), None),
+        ("a: 1\n---", Some("a: 1\n"), None),
+        ("a: 1\n...\n# end\n", Some("a: 1\n"), None),
+        ("---\r\na: 1\r\n---\r\n", Some("---\r\na: 1\r\n"), None),
+        ("\u{feff}---\na: 1\n", Some("\u{feff}---\na: 1\n"), None),
+        ("%YAML 1.2\n---\na: 1\n", Some("%YAML 1.2\n---\na: 1\n"), None),
+        ("---\n---\na: 1\n", Some("---\na: 1\n"), None),
+        ("a: 1\n---\nb: 2\n", Some("a: 1\n"), Some("---\nb: 2\n")),
+        ("--- {a: 1}\n--- {b: 2}\n---\nc: 3", Some("--- {a: 1}\n"), Some("--- {b: 2}\n")),
+        ("a: 1\n...\nb: 2\n", Some("a: 1\n"), Some("b: 2\n")),
+        ("a: 1\n...\n%YAML 1.2\n---\nb: 2\n", Some("a: 1\n"), Some("%YAML 1.2\n---\nb: 2\n")),
+        ("a: |\n  ---\n  text\n", Some("a: |\n  ---\n  text\n"), None),
+        ("a: b---\n----\n", Some("a: b---\n----\n"), None),
+    ] {
+        assert_eq!(found(source), [first, second], "{source:?}");
+    }
+}
+
+#[test]
+fn a_lone_marker_at_the_start_or_the_end_is_fine_and_a_second_document_is_not() {
+    for source in
+        ["---\na: 1\n", "a: 1\n---\n", "---\na: 1\n...\n", "---\n---\na: 1\n---\n---\n", "\u{feff}---\na: 1"]
+    {
+        let node = parse(source).unwrap_or_else(|fault| panic!("{source:?}: {fault:?}"));
+        let value = node.get("a").unwrap_or_else(|| panic!("{source:?}: {node:?}"));
+        assert!(matches!(value.value, Value::Integer(1)), "{source:?}: {value:?}");
+        assert_eq!(&source[value.span.clone()], "1", "{source:?}");
+    }
+    for source in ["a: 1\n---\nb: 2\n", "a: 1\n...\nb: 2\n", "---\na: 1\n--- [ broken"] {
+        let fault = parse(source).expect_err(source);
+        assert_eq!(fault.message, "a second document in one file");
+        let (node, second) = parse_first(source).unwrap_or_else(|fault| panic!("{source:?}: {fault:?}"));
+        assert!(node.get("a").is_some());
+        assert_eq!(second.map(|second| second.start), Some(fault.span.start), "{source:?}");
+    }
+}
+
+/// A person who writes a policy knows nothing of the parser's types, functions and options.
+#[test]
+fn errors_of_the_parser_name_nothing_of_its_own() {
+    let aliases = format!("a: &a [x, x]\nb: &b [{}]\nc: [{}]", "*a, ".repeat(5000), "*b, ".repeat(5000));
+    let deep = "[".repeat(5000);
+    let mut refused = 0;
+    for source in [
+        "a: [1\nb: 2",
+        "a: {1",
+        "a: 'x",
+        "a: \"x",
+        "a: \"\\q\"",
+        "a: \"\\ud800\"",
+        "a: 1\na: 2",
+        "? [a]\n: 1\n? [a]\n: 2",
+        "a: *x",
+        "a: &x [*x]",
+        "a: !!binary x",
+        "a: !!binary gIA=",
+        "a: !!int x",
+        "a: !!bool x",
+        "a: !!float x",
+        "a: !!null x",
+        "a: !x!y z",
+        "a: !<",
+        "<<: 5",
+        "<<: [5]",
+        "a:\n\t- b",
+        "a:\n  b: 1\n c: 2",
+        "a: b: c",
+        "- a\nb: 1",
+        "a: 1\n- b",
+        "a: |x\n  b",
+        "a: >\nb",
+        "%YAML 9\n---\na: 1",
+        "%FOO\na: 1",
+        "a: @b",
+        "a: `b`",
+        "a: %b",
+        "a: \u{1}",
+        "a: \u{7f}",
+        "a: \"\u{1}\"",
+        "]",
+        "}",
+        ",",
+        ": 1\n: 2",
+        "a: 'x'y",
+        "a: [1]]",
+        "&",
+        "*",
+        "!",
+        "'",
+        "a: 99999999999999999999999999999999999999999999",
+        "a: .nan",
+        &aliases,
+        &deep,
+    ] {
+        let shown: String = source.chars().take(40).collect();
+        let Err(fault) = parse(source) else { continue };
+        refused += 1;
+        let text = format!("{} {}", fault.message, fault.help.as_deref().unwrap_or_default());
+        assert!(!fault.message.is_empty(), "{shown:?}");
+        let is_code = |word: &str| {
+            let inner = word.trim_matches(|c: char| !c.is_alphanumeric());
+            word.contains("::")
+                || inner.chars().skip(1).any(char::is_uppercase) && inner.chars().any(char::is_lowercase)
+                || inner.contains('_') && !word.contains('`')
+        };
+        let code: Vec<&str> = text.split_whitespace().filter(|word| is_code(word)).collect();
+        assert!(code.is_empty(), "{code:?} in `{text}` of {shown:?}");
+        for word in ["Option", "enum", "struct", "deserial", "from_", "policy", "budget", "internal", "serde"]
+        {
+            assert!(!text.contains(word), "`{word}` in `{text}` of {shown:?}");
+        }
+    }
+    assert!(refused > 40, "{refused} were refused");
+}
