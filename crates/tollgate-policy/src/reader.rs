@@ -109,7 +109,14 @@ impl<'a> Reader<'a> {
     /// A name before a colon.
     fn name(&self, node: &Node) -> Option<String> {
         match &node.value {
-            Value::Text(text) => Some(text.clone()),
+            Value::Text(text) if text.replace("$${", "").contains("${") => {
+                let fault = Fault::new(node.span.clone(), format!("`{text}` as a key"));
+                self.fault(fault.help(
+                    "only values are replaced from the environment: write the name itself, or `$${` for `${`",
+                ));
+                None
+            }
+            Value::Text(text) => Some(text.replace("$${", "${")),
             Value::Integer(number) => Some(number.to_string()),
             Value::Bool(flag) => Some(flag.to_string()),
             other => {

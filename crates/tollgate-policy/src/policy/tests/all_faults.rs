@@ -296,3 +296,25 @@ fn settings_that_are_not_built_are_faults_with_a_place_and_an_alternative() {
         );
     }
 }
+
+#[test]
+fn a_variable_in_a_key_is_refused() {
+    for source in [
+        "tiers: { '${HOST}': {} }",
+        "tenants: { 'a${HOST}b': {} }",
+        "'${HOST}': 1",
+        "limits: [{ name: a, key: [], token_bucket: { rate: 1/s }, match: { attributes: { '${HOST}': x } } }]",
+    ] {
+        expect_faults(source, &["as a key"]);
+    }
+    let policy = read("tiers: { '$${HOST}': {}, $HOST: {} }").unwrap_or_else(|faults| panic!("{faults}"));
+    assert!(policy.tiers.contains_key("${HOST}") && policy.tiers.contains_key("$HOST"));
+}
+
+#[test]
+fn several_documents_in_a_policy_are_refused() {
+    expect_faults("limits: []\n---\nlimits: []\n", &["a second document in one file"]);
+    for source in ["---\nlimits: []\n", "limits: []\n---\n", "---\nlimits: []\n...\n"] {
+        read(source).unwrap_or_else(|faults| panic!("{source}:\n{faults}"));
+    }
+}
