@@ -366,7 +366,11 @@ pub(crate) const DESCRIPTOR: &[Key] = &[
 ];
 
 pub(crate) const ENTRY: &[Key] = &[
-    key("key", Text, "Its key."),
+    key(
+        "key",
+        Text,
+        "Its key. Key and value are compared as one text, `key_value`, so that a `*` in the key stands for any run of characters of both.",
+    ),
     key(
         "value",
         Text,

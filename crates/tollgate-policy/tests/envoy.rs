@@ -286,3 +286,35 @@ fn values_count_apart_under_whatever_key_they_were_found() {
         assert_eq!(files.one("d", &[("a_x", value)]), Within(9, 8), "{value}");
     }
 }
+
+/// envoyproxy/ratelimit looks for the `*` in `key_value`, so that one in the key counts. Versions with `share_threshold` take it at the
+/// end only; here it stands for characters at any place, as in values.
+#[test]
+fn a_star_in_a_key_is_a_wildcard_of_key_and_value() {
+    let files = Files::new(&["
+domain: d
+descriptors:
+  - { key: exact, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: 'ex*', rate_limit: { unit: day, requests_per_unit: 2 } }
+  - { key: 'user*', value: admin, rate_limit: { unit: day, requests_per_unit: 3 } }
+  - { key: 'shared*', share_threshold: true, rate_limit: { unit: day, requests_per_unit: 4 } }
+  - { key: exact, rate_limit: { unit: day, requests_per_unit: 9 } }
+  - key: 'top*'
+    descriptors: [{ key: below, rate_limit: { unit: day, requests_per_unit: 5 } }]
+"]);
+    assert_eq!(files.one("d", &[("exact", "x")]), Within(1, 0), "the exact value comes first");
+    assert_eq!(files.one("d", &[("exact", "y")]), Within(2, 1), "then patterns, before the key alone");
+    assert_eq!(files.one("d", &[("exotic", "")]), Within(2, 1));
+    assert_eq!(files.one("d", &[("user_name", "admin")]), Within(3, 2));
+    assert_eq!(files.one("d", &[("user_name", "guest")]), Unmatched);
+    assert_eq!(files.one("d", &[("top1", "a"), ("below", "b")]), Within(5, 4));
+    // Keys count apart, also where their values are the same.
+    assert_eq!(files.one("d", &[("extra", "y")]), Within(2, 1));
+    assert_eq!(files.one("d", &[("extra", "y")]), Within(2, 0));
+    assert_eq!(files.one("d", &[("extras", "y")]), Within(2, 1));
+    assert_eq!(files.one("d", &[("top2", "a"), ("below", "b")]), Within(5, 4));
+    // With `share_threshold` the values of one key share a count.
+    assert_eq!(files.one("d", &[("shared1", "a")]), Within(4, 3));
+    assert_eq!(files.one("d", &[("shared1", "b")]), Within(4, 2));
+    assert_eq!(files.one("d", &[("shared2", "b")]), Within(4, 3));
+}

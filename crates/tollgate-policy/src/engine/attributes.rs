@@ -85,9 +85,12 @@ impl<'a> Values<'a> {
     }
 
     /// What it has of the entries of an Envoy descriptor, in order: they follow `domain`, under whatever key they were
-    /// found by. Those whose values share one count are left out.
+    /// found by. Values that share one count are left out. A key stands before its value where the entry has a `*` in its key.
     pub(crate) fn of_entries<'e>(&'e self, entries: &'e [Entry]) -> impl Iterator<Item = &'a str> + 'e {
-        let value = |i: usize| self.all.get(i + 1).map(|(_, value)| *value).unwrap_or_default();
-        entries.iter().enumerate().filter(|(_, entry)| !entry.share_threshold).map(move |(i, _)| value(i))
+        entries.iter().enumerate().flat_map(|(i, entry)| {
+            let (key, value) = self.all.get(i + 1).copied().unwrap_or_default();
+            let key = entry.has_key_star().then_some(key);
+            key.into_iter().chain((!entry.share_threshold).then_some(value))
+        })
     }
 }

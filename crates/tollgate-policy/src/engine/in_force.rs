@@ -16,7 +16,7 @@ use super::conditions::Conditions;
 use super::descriptors::Descriptors;
 use super::share::share;
 use super::verdict::Key;
-use crate::policy::{Limit, Policy, WhenMissing};
+use crate::policy::{Limit, Pattern, Policy, WhenMissing};
 use crate::request_attributes::header_table::HeaderTable;
 use crate::store::{Ask, Does, Part};
 
@@ -380,9 +380,16 @@ impl LimitInForce {
         let mut entries = vec![("domain", descriptor.domain.as_str())];
         for entry in &descriptor.entries {
             // Of a key that comes again, the next value.
-            let place = given.iter().position(|(name, _)| *name == entry.key);
-            let value = place.map(|place| given.remove(place).1).or(entry.value.as_deref());
-            entries.push((&entry.key, value.unwrap_or_default()));
+            let is_key = |name: &str| match entry.has_key_star() {
+                true => Pattern::exact(entry.key.clone()).matches(name),
+                false => name == entry.key,
+            };
+            let place = given.iter().position(|(name, _)| is_key(name));
+            let (key, value) = match place.map(|place| given.remove(place)) {
+                Some((key, value)) => (key, Some(value)),
+                None => (entry.key.as_str(), entry.value.as_deref()),
+            };
+            entries.push((key, value.unwrap_or_default()));
         }
         Some(entries)
     }

@@ -34,7 +34,7 @@ pub struct Descriptor {
 /// One entry of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its key.
+    /// Its key. A `*` in it stands for any run of characters of key and value, which are compared as `key_value`.
     pub key: String,
     /// Its value, in which `*` stands for any run of characters; any value if there is none.
     pub value: Option<String>,
@@ -189,7 +189,7 @@ impl Entry {
         if let (Some(node), Some("")) = (key_node, key.as_deref()) {
             reader.fault(Fault::new(node.span.clone(), "an empty key").help("a key has at least one letter"));
         }
-        if entry.share_threshold && !entry.value.as_deref().is_some_and(|value| value.contains('*')) {
+        if entry.share_threshold && !entry.has_star() {
             let fault = Fault::new(section.span.clone(), "`share_threshold` without a `*` in the value");
             reader.fault(fault.help("one value has one count anyway: leave it out"));
         }
@@ -204,13 +204,23 @@ impl Entry {
         }
     }
 
-    /// Whether its values are counted apart.
+    /// Whether it applies to entries with different keys or values that are counted apart.
     pub fn has_many(&self) -> bool {
-        !self.share_threshold && self.value.as_deref().is_none_or(|value| value.contains('*'))
+        self.has_key_star() || !self.share_threshold && (self.value.is_none() || self.has_star())
     }
 
-    /// The pattern it is, if its value has a star.
+    /// Whether it is a pattern: a `*` in the key makes it one, as a `*` in the value does.
+    fn has_star(&self) -> bool {
+        self.has_key_star() || self.value.as_deref().is_some_and(|value| value.contains('*'))
+    }
+
+    /// Whether it applies to entries with different keys, which are counted apart also with `share_threshold`.
+    pub(crate) fn has_key_star(&self) -> bool {
+        self.key.contains('*')
+    }
+
+    /// The pattern of key and value as one text, if there is a `*` in it.
     pub(crate) fn pattern(&self) -> Option<Pattern> {
-        self.value.as_ref().filter(|value| value.contains('*')).map(|_| Pattern::exact(self.joined()))
+        self.has_star().then(|| Pattern::exact(self.joined()))
     }
 }

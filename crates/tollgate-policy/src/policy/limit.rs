@@ -284,8 +284,10 @@ impl Limit {
     /// Whether it may apply to a descriptor by its attributes, which are the domain and the entries.
     fn may_apply_to(&self, descriptor: &Descriptor) -> bool {
         let asked = descriptor.as_match();
-        let has =
-            |name: &str| name == "tier" || asked.conditions().iter().any(|known| known.attribute == name);
+        let has_any_key = descriptor.entries.iter().any(Entry::has_key_star);
+        let has = |name: &str| {
+            name == "tier" || has_any_key || asked.conditions().iter().any(|known| known.attribute == name)
+        };
         let has_key = || self.key.iter().all(|part| part.0.iter().any(|name| has(name)));
         !matches!(self.rule, Rule::Concurrency(_)) // for which Envoy could hold no permit
             && self.applies_to.conditions().iter().all(|condition| has(&condition.attribute))
