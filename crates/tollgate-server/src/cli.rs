@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::commands;
+use crate::{commands, output};
 
 /// Every request pays a toll in tokens: a rate limiter for every place that needs one.
 #[derive(Debug, Parser)]
@@ -95,7 +95,7 @@ pub(crate) struct Serve {
     /// Add lively synthetic traffic from a dozen tenants
     #[arg(long)]
     pub(crate) demo: bool,
-    /// How log lines look: text on a terminal, JSON elsewhere, unless told
+    /// The format of log lines [default: text on a terminal, else JSON]
     #[arg(long, value_enum)]
     pub(crate) log_format: Option<LogFormat>,
     /// The least important lines that are logged: error, warn, info, debug or trace
@@ -111,7 +111,9 @@ pub(crate) enum LogFormat {
 
 /// Runs the command that was asked for. 0: done, 1: what it was given is refused, 2: wrong usage.
 pub(crate) fn run() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    let is_service = matches!(command, Command::Serve(_));
+    let result = match command {
         Command::Serve(options) => crate::serve::run(&options),
         Command::Check { file, against } => commands::check::run(&file, against.as_deref()),
         Command::Explain { config, cost, attributes } => commands::explain::run(&config, cost, &attributes),
@@ -127,6 +129,8 @@ pub(crate) fn run() -> ExitCode {
             Ok(())
         }
     };
+    // The output of other commands is their result. A service only prints where it listens.
+    let result = if is_service { result } else { result.and_then(|()| output::finish()) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(refused) => {

@@ -30,6 +30,7 @@ pub(crate) struct Connections {
     seconds: AtomicU32, // since the start, counted by `tick`
     refused: [AtomicU64; 2],
     closed_idle: AtomicU64,
+    failed: AtomicU64, // to be accepted
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +73,7 @@ impl Connections {
             seconds: AtomicU32::new(0),
             refused: Default::default(),
             closed_idle: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
         }
     }
 
@@ -81,6 +83,11 @@ impl Connections {
 
     pub(crate) const fn max_per_address(&self) -> usize {
         self.max_per_address
+    }
+
+    /// Counts a connection that could not be accepted.
+    pub(crate) fn count_failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a second.
@@ -266,7 +273,7 @@ pub(crate) struct ConnectionMetrics(pub(crate) Arc<Connections>);
 
 impl Collector for ConnectionMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Connections { open, refused, closed_idle, .. } = &*self.0;
+        let Connections { open, refused, closed_idle, failed, .. } = &*self.0;
         let gauge = ConstGauge::new(open.lock().all.len() as u64);
         gauge.encode(encoder.encode_descriptor(
             "connections",
@@ -284,14 +291,20 @@ impl Collector for ConnectionMetrics {
             let counter = ConstCounter::new(refused[full as usize].load(Ordering::Relaxed));
             counter.encode(family.encode_family(&[("reason", full.as_str())])?)?;
         }
-        let counter = ConstCounter::new(closed_idle.load(Ordering::Relaxed));
-        let help = "Idle connections that were closed to make room for others";
-        counter.encode(encoder.encode_descriptor(
+        let mut counter = |name: &str, help: &str, value: &AtomicU64| {
+            let counter = ConstCounter::new(value.load(Ordering::Relaxed));
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+        };
+        counter(
             "connections_closed_idle",
-            help,
-            None,
-            counter.metric_type(),
-        )?)
+            "Idle connections that were closed to make room for others",
+            closed_idle,
+        )?;
+        counter(
+            "connections_failed",
+            "Connections that could not be accepted, usually because no file descriptor was free",
+            failed,
+        )
     }
 }
 

@@ -29,6 +29,9 @@ const QUIET: Duration = Duration::from_secs(60);
 /// How long connections have to end when the process is to.
 pub(crate) const DRAIN: Duration = Duration::from_secs(5);
 
+/// The shortest time between two log lines about connections that could not be accepted, per listener.
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What a request came over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection {
@@ -68,6 +71,7 @@ pub(crate) async fn serve<P: Speak>(
     let (end, ended) = watch::channel(false);
     let (is_open, mut all_closed) = mpsc::channel::<()>(1); // every connection has a sender
     let mut stop = std::pin::pin!(stop);
+    let mut failures = AcceptFailures::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -76,8 +80,11 @@ pub(crate) async fn serve<P: Speak>(
         let (stream, peer) = match accepted.and_then(|(stream, peer)| Ok((prepare(stream)?, peer))) {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, most often: others may be closed soon.
-                tracing::warn!(%error, protocol = P::NAME, "a connection could not be accepted");
+                service.connections.count_failed();
+                if let Some(not_logged) = failures.next(tokio::time::Instant::now()) {
+                    tracing::warn!(%error, protocol = P::NAME, not_logged, "a connection could not be accepted");
+                }
+                // The usual cause is that the process has no file descriptor left. Another connection may be closed soon.
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             }
@@ -117,6 +124,25 @@ pub(crate) async fn serve<P: Speak>(
     }
 }
 
+/// Decides which failures to accept a connection are logged.
+#[derive(Debug, Default)]
+struct AcceptFailures {
+    logged_at: Option<tokio::time::Instant>,
+    not_logged: u64, // since then
+}
+
+impl AcceptFailures {
+    /// Counts a failure. If it is to be logged, returns how many before it were not.
+    fn next(&mut self, now: tokio::time::Instant) -> Option<u64> {
+        if self.logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < FAILURE_LOG_INTERVAL) {
+            self.not_logged += 1;
+            return None;
+        }
+        self.logged_at = Some(now);
+        Some(std::mem::take(&mut self.not_logged))
+    }
+}
+
 fn prepare(stream: TcpStream) -> std::io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -126,4 +152,17 @@ fn prepare(stream: TcpStream) -> std::io::Result<TcpStream> {
     socket.set_tcp_notsent_lowat(UNSENT)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(QUIET))?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_accept_failure_per_second_is_logged_with_the_number_of_others() {
+        let (mut failures, start) = (AcceptFailures::default(), tokio::time::Instant::now());
+        let mut at = |milliseconds| failures.next(start + Duration::from_millis(milliseconds));
+        assert_eq!([0, 10, 20, 999].map(&mut at), [Some(0), None, None, None]);
+        assert_eq!([1000, 1010, 5000, 9000].map(&mut at), [Some(3), None, Some(1), Some(0)]);
+    }
 }

@@ -7,12 +7,17 @@ use tollgate_policy::EnvironmentValues;
 use tracing_subscriber::fmt;
 
 use crate::cli::{LogFormat, Serve};
+use crate::output;
 
 /// Begins to log to standard error.
 pub(crate) fn start(options: &Serve) {
     let is_terminal = io::stderr().is_terminal();
     let default = if is_terminal { LogFormat::Text } else { LogFormat::Json };
-    let lines = fmt().with_max_level(options.log_level).with_writer(|| Log).with_target(false);
+    let lines = fmt()
+        .with_max_level(options.log_level)
+        .with_writer(|| Log)
+        .with_target(false)
+        .log_internal_errors(false); // it would print them by a macro that panics
     match options.log_format.unwrap_or(default) {
         LogFormat::Text => lines.with_ansi(is_terminal).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),
@@ -27,19 +32,20 @@ pub(crate) fn hide(environment_values: &EnvironmentValues) {
 
 static HIDDEN: RwLock<Option<EnvironmentValues>> = RwLock::new(None);
 
-/// Standard error. The subscriber writes a line at a time.
+/// Standard error. The subscriber writes one line per call. A line that cannot be written is counted and is no error: logging
+/// stops nothing.
 struct Log;
 
 impl Write for Log {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match (&*HIDDEN.read(), std::str::from_utf8(line)) {
-            (Some(hidden), Ok(text)) => io::stderr().write_all(hidden.hide(text).as_bytes())?,
-            _ => io::stderr().write_all(line)?,
+            (Some(hidden), Ok(text)) => output::log(hidden.hide(text).as_bytes()),
+            _ => output::log(line),
         }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(()) // nothing is buffered
     }
 }

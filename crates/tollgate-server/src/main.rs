@@ -1,5 +1,10 @@
 //! The binary `tollgate`: what it is asked on the command line, and nothing else.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod output; // first, so that its macros replace those of the standard library in all modules below
+
 mod admin;
 mod cli;
 mod client;

@@ -22,6 +22,7 @@ use crate::distribution::Distribution;
 use crate::gateway::GatewayMetrics;
 use crate::holding::Holding;
 use crate::hot_keys::HotKeys;
+use crate::output;
 use crate::store::Health;
 
 /// Which surface a request came through.
@@ -412,6 +413,11 @@ impl Collector for Table {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
         };
+        counter(
+            "log_lines_lost",
+            "Log lines that could not be written to standard error",
+            output::log_lines_lost(),
+        )?;
         counter("evictions", "Keys in use that were forgotten to make room", stats.evictions)?;
         counter("refused", "Requests for which there was no room in the table", stats.refused)
     }

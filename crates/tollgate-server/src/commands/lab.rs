@@ -1,12 +1,14 @@
 //! What the commands of the lab have in common: options, progress, and how numbers look.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tollgate_lab::{ClientField, Counts, LogOptions, Logs, Name, Progress, Wanted};
 use tollgate_policy::quantity;
+
+pub(crate) use crate::output::say;
 
 /// Which logs, and how they are read.
 #[derive(Debug, clap::Args)]
@@ -172,17 +174,6 @@ pub(crate) fn span(nanos: u64) -> String {
 /// A moment as logs of ours write it: Unix seconds with all nanoseconds.
 pub(crate) fn moment(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
-}
-
-/// Writes to standard output. Whoever has closed it has read enough.
-pub(crate) fn say(text: &str) -> Result<(), String> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("standard output: {error}"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The algorithm of a name.
