@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::service::resp::RespService;
 use crate::service::{Client, Directory, Service, TOLLGATE, eventually, json_of, pause, timed, tollgate};
 use serde_json::{Value, json};
 use tollgate_testkit::{RedisServer, Witness, has_held, is_long};
@@ -434,4 +435,29 @@ fn is_refused(file: &Path, words: &str) {
         assert!(told.contains(words), "{command:?}: {words}: {told}");
         assert_eq!(printed, "", "{command:?}");
     }
+}
+
+#[test]
+fn resp_commands_show_when_a_key_of_the_shared_store_is_full() {
+    let server = RedisServer::start();
+    let policy = format!("{}limits: []", store(&server, ""));
+    let services = [0, 1].map(|_| RespService::start(&policy));
+    for service in &services {
+        ready(&mut service.service.connect());
+    }
+    let [mut one, mut other] = services.each_ref().map(RespService::connect);
+    assert_eq!(other.integer("TTL k"), -2);
+    one.ask("CL.THROTTLE k 0 1 100000", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:100000\r\n");
+    for client in [&mut one, &mut other] {
+        assert_eq!(client.integer("EXISTS k absent k"), 2);
+        let left = client.integer("TTL k");
+        assert!((99_000..=100_000).contains(&left), "{left}");
+        let left = client.integer("PTTL k");
+        assert!((99_000_000..=100_000_000).contains(&left), "{left}");
+    }
+    assert_eq!(other.integer("UNLINK k"), 1);
+    assert_eq!((one.integer("EXISTS k"), one.integer("TTL k")), (0, -2));
+    // Without its store, the process knows nothing of the key.
+    drop(server);
+    one.ask("TTL k", "-ERR the store gives no answer");
 }

@@ -11,7 +11,7 @@ use tollgate_policy::Unavailable;
 use super::later::Later;
 use super::reply::Reply;
 use super::session::Session;
-use super::{check, hello, throttle};
+use super::{check, hello, hints, throttle, transaction, ttl};
 use crate::service::{Service, unix_time};
 
 /// One request, and where its answer goes.
@@ -72,11 +72,18 @@ const fn command(name: &'static str, arity: i32, run: fn(&mut Asked<'_>)) -> Com
     Command { name, arity, has_key: false, for_strangers: false, run }
 }
 
-const COMMANDS: [Command; 16] = [
-    // Answered by `session`, where it comes in batches; what comes here is a stranger's.
+const COMMANDS: [Command; 24] = [
+    // `session` answers it, in batches. Here it comes only from a client that has yet to give the password.
     Command { has_key: true, ..command("cl.throttle", -5, refuse_stranger) },
     command("tollgate.check", -1, check::check),
     Command { has_key: true, ..command("del", -2, del) },
+    Command { has_key: true, ..command("unlink", -2, del) },
+    Command { has_key: true, ..command("exists", -2, ttl::exists) },
+    Command { has_key: true, ..command("ttl", 2, ttl::ttl) },
+    Command { has_key: true, ..command("pttl", 2, ttl::pttl) },
+    command("multi", 1, transaction::multi),
+    command("exec", 1, transaction::exec),
+    command("discard", 1, transaction::discard),
     Command { for_strangers: true, ..command("hello", -1, hello::hello) },
     Command { for_strangers: true, ..command("auth", -2, hello::auth) },
     Command { for_strangers: true, ..command("reset", 1, hello::reset) },
@@ -90,17 +97,21 @@ const COMMANDS: [Command; 16] = [
     command("info", -1, info),
     command("dbsize", 1, dbsize),
     command("time", 1, time),
+    command("role", 1, role),
 ];
 
 /// Answers one request.
 pub(super) fn answer(asked: &mut Asked<'_>) {
     let name = asked.arguments.get(0).unwrap_or_default();
+    if asked.session.refused_transaction.is_some() && !transaction::is_end(name) {
+        return asked.reply.error(hints::not_run());
+    }
     let Some(command) = COMMANDS.iter().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
     else {
         return unknown(name, asked);
     };
     if throttle::is_meant(name) {
-        return refuse_stranger(asked);
+        return refuse_stranger(asked); // whatever its arguments
     }
     let (count, arity) = (asked.arguments.len(), command.arity.unsigned_abs() as usize);
     if count < arity || command.arity > 0 && count > arity {
@@ -126,6 +137,10 @@ fn unknown(name: &[u8], asked: &mut Asked<'_>) {
         asked.session.is_closing = true;
         return;
     }
+    let shown = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    if let Some(hint) = hints::hint(name) {
+        return asked.reply.error(format_args!("ERR unknown command '{shown}'. {hint}"));
+    }
     let mut arguments = String::new();
     for argument in asked.arguments.iter().skip(1) {
         if arguments.len() >= 128 {
@@ -134,8 +149,7 @@ fn unknown(name: &[u8], asked: &mut Asked<'_>) {
         let shown = &argument[..argument.len().min(128 - arguments.len())];
         arguments.push_str(&format!("'{}' ", String::from_utf8_lossy(shown)));
     }
-    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
-    asked.reply.error(format_args!("ERR unknown command '{name}', with args beginning with: {arguments}"));
+    asked.reply.error(format_args!("ERR unknown command '{shown}', with args beginning with: {arguments}"));
 }
 
 fn quit(asked: &mut Asked<'_>) {
@@ -197,6 +211,14 @@ fn dbsize(asked: &mut Asked<'_>) {
     asked.reply.count(asked.service.engine.stats().keys);
 }
 
+/// What a primary without replicas answers.
+fn role(asked: &mut Asked<'_>) {
+    asked.reply.array(3);
+    asked.reply.bulk(b"master");
+    asked.reply.integer(0);
+    asked.reply.array(0);
+}
+
 fn time(asked: &mut Asked<'_>) {
     let time = unix_time();
     asked.reply.array(2);
@@ -231,8 +253,8 @@ fn config(asked: &mut Asked<'_>) {
     }
 }
 
-/// What `CLIENT` can be asked: nothing comes of most of it here, but clients ask.
-const CLIENT: [&str; 6] = ["getname", "id", "no-evict", "no-touch", "setinfo", "setname"];
+/// The subcommands of `CLIENT`. Most have no effect here, but client libraries send them.
+const CLIENT: [&str; 8] = ["getname", "id", "info", "list", "no-evict", "no-touch", "setinfo", "setname"];
 
 fn client(asked: &mut Asked<'_>) {
     let is = |word: &str| asked.arguments.is(1, word);
@@ -247,15 +269,29 @@ fn client(asked: &mut Asked<'_>) {
             Some(name) => asked.reply.bulk(name),
             None => asked.reply.null(),
         },
+        2 if is("info") || is("list") => {
+            let line = client_info(asked.session);
+            asked.reply.text(&line);
+        }
         2 if is("id") => asked.reply.integer(asked.session.id.cast_signed()),
         _ if is("tracking") || is("maint_notifications") => {
-            asked.reply.error("ERR there is nothing here to be notified of");
+            asked.reply.error("ERR this server sends no notifications");
+        }
+        _ if is("kill") || is("pause") || is("unpause") => {
+            asked.reply.error("ERR a client cannot close or pause other connections of this server");
         }
         _ => match CLIENT.into_iter().find(|name| is(name)) {
             Some(name) => wrong_number(asked, &format!("client|{name}")),
             None => other_subcommand(asked, "CLIENT", &CLIENT),
         },
     }
+}
+
+/// This connection, in the form of Redis. `CLIENT LIST` shows no other.
+fn client_info(session: &Session) -> String {
+    let name = String::from_utf8_lossy(session.name.as_deref().unwrap_or_default()).into_owned();
+    let (id, address, version) = (session.id, session.peer, session.version as u8);
+    format!("id={id} addr={address} name={name} flags=N db=0 user=default resp={version}\n")
 }
 
 /// `COMMAND [COUNT | LIST | DOCS … | INFO name …]`.

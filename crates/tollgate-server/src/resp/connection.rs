@@ -21,7 +21,7 @@ use crate::service::Service;
 const READ_BYTES: usize = 32 << 10;
 
 /// How long a request may take to come once it has begun, and a stranger to give the password.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long what is to be sent may stay unread.
 const STALLED: Duration = Duration::from_secs(20);

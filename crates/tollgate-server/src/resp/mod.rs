@@ -9,6 +9,7 @@ mod commands;
 mod connection;
 mod frame;
 mod hello;
+mod hints;
 mod later;
 mod password;
 mod pending;
@@ -16,6 +17,8 @@ mod reply;
 mod server;
 mod session;
 mod throttle;
+mod transaction;
+mod ttl;
 
 pub(crate) use self::password::Password;
 pub(crate) use self::server::Resp;

@@ -41,7 +41,7 @@ impl Speak for Resp {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let session = Session::new(id, connection.peer.ip(), &self.service);
+        let session = Session::new(id, connection.peer, &self.service);
         Connection::new(stream, session, activity, self.pending, self.service).run(stop).await;
     }
 }

@@ -1,6 +1,6 @@
 //! What a connection knows, and the way from the bytes that came in to those that go out. No socket is seen here.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use super::frame::{Parsed, ProtocolError, parse};
 use super::later::Later;
 use super::reply::{Reply, Version};
 use super::throttle::{self, Batch};
+use super::transaction::RefusedTransaction;
 use crate::service::Service;
 
 /// The longest request.
@@ -26,11 +27,12 @@ const LONGEST_NAME: usize = 128;
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: u64,
-    pub(super) peer: IpAddr,
+    pub(super) peer: SocketAddr,
     pub(super) version: Version,
     pub(super) is_stranger: bool, // has yet to give the password
     pub(super) is_closing: bool,  // once everything is sent
     pub(super) name: Option<Box<[u8]>>,
+    pub(super) refused_transaction: Option<RefusedTransaction>,
 }
 
 /// What is needed to answer, and may be used for one connection after the other.
@@ -50,9 +52,17 @@ pub(super) struct Answered {
 }
 
 impl Session {
-    pub(super) fn new(id: u64, peer: IpAddr, service: &Service) -> Self {
+    pub(super) fn new(id: u64, peer: SocketAddr, service: &Service) -> Self {
         let is_stranger = service.resp_password.is_set();
-        Self { id, peer, version: Version::default(), is_stranger, is_closing: false, name: None }
+        Self {
+            id,
+            peer,
+            version: Version::default(),
+            is_stranger,
+            is_closing: false,
+            name: None,
+            refused_transaction: None,
+        }
     }
 
     /// Answers all whole requests in the input, at one instant: those that a shared store is asked of, and what comes after
@@ -67,6 +77,7 @@ impl Session {
         later: &mut Later,
     ) -> Answered {
         let Workspace { arguments, batch } = workspace;
+        self.refused_transaction.take_if(|transaction| transaction.has_ended(now));
         let mut at = 0;
         let until = loop {
             if self.is_closing || out.len() >= MUCH_TO_SEND || later.is_full(batch.len()) {
@@ -90,7 +101,8 @@ impl Session {
             if arguments.is_empty() {
                 continue;
             }
-            if throttle::is_meant(&input[arguments[0].clone()]) && !self.is_stranger {
+            let is_free = !self.is_stranger && self.refused_transaction.is_none();
+            if is_free && throttle::is_meant(&input[arguments[0].clone()]) {
                 // Those that come together are decided together.
                 if let Err(error) = batch.add(input, arguments) {
                     batch.answer(service, now, input, out, later);

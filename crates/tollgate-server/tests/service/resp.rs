@@ -80,6 +80,19 @@ impl Resp {
         self.expect(expected);
     }
 
+    /// The integer that answers an inline command.
+    #[track_caller]
+    pub(crate) fn integer(&mut self, line: &str) -> i64 {
+        self.ask(line, ":");
+        let mut digits = String::new();
+        while !digits.ends_with("\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            digits.push(char::from(byte[0]));
+        }
+        digits.trim_end().parse().unwrap()
+    }
+
     /// Everything that comes until the other side closes.
     pub(crate) fn rest(&mut self) -> String {
         let mut rest = Vec::new();

@@ -32,7 +32,7 @@ impl Talk {
     fn with(policy: Policy) -> Self {
         let reloader = Reloader::new(crate::source::Source::default(), policy.clone());
         let service = Arc::new(Service::with_clock(policy, reloader, None, Clock::manual()).unwrap());
-        let session = Session::new(7, std::net::Ipv4Addr::LOCALHOST.into(), &service);
+        let session = Session::new(7, ([127, 0, 0, 1], 5000).into(), &service);
         Self { service, session, workspace: Workspace::default() }
     }
 
@@ -177,14 +177,14 @@ fn commands_answer_as_clients_expect() {
         ("CLIENT NO-TOUCH on", "+OK\r\n"),
         ("CLIENT ID", ":7\r\n"),
         ("CLIENT ID x", "-ERR wrong number of arguments for 'client|id' command\r\n"),
-        ("CLIENT TRACKING on", "-ERR there is nothing here to be notified of\r\n"),
-        ("CLIENT MAINT_NOTIFICATIONS on", "-ERR there is nothing here to be notified of\r\n"),
-        ("CLIENT KILL x", "-ERR unknown subcommand 'KILL'. Try CLIENT HELP.\r\n"),
+        ("CLIENT TRACKING on", "-ERR this server sends no notifications\r\n"),
+        ("CLIENT MAINT_NOTIFICATIONS on", "-ERR this server sends no notifications\r\n"),
+        ("CLIENT NOTHING x", "-ERR unknown subcommand 'NOTHING'. Try CLIENT HELP.\r\n"),
         ("CONFIG HELP", "*1\r\n+get\r\n"),
-        ("CLIENT HELP", "*6\r\n+getname\r\n+id\r\n+no-evict\r\n+no-touch\r\n+setinfo\r\n+setname\r\n"),
+        ("CLIENT HELP", "*8\r\n+getname\r\n+id\r\n+info\r\n+list\r\n+no-evict\r\n+no-touch\r\n+setinfo\r\n+setname\r\n"),
         ("COMMAND HELP", "*4\r\n+count\r\n+docs\r\n+info\r\n+list\r\n"),
         ("COMMAND NOTHING", "-ERR unknown subcommand 'NOTHING'. Try COMMAND HELP.\r\n"),
-        ("COMMAND COUNT", ":16\r\n"),
+        ("COMMAND COUNT", ":24\r\n"),
         ("COMMAND DOCS", "*0\r\n"),
         ("COMMAND INFO get", "*1\r\n$-1\r\n"),
         (
@@ -198,14 +198,14 @@ fn commands_answer_as_clients_expect() {
         ("AUTH pass", "-ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?\r\n"),
         ("AUTH default pass", "+OK\r\n"),
         ("AUTH other pass", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
-        ("GET key", "-ERR unknown command 'GET', with args beginning with: 'key' \r\n"),
+        ("NOTHING key", "-ERR unknown command 'NOTHING', with args beginning with: 'key' \r\n"),
         ("\"a\\r\\nb\" x y", "-ERR unknown command 'a  b', with args beginning with: 'x' 'y' \r\n"),
         ("", ""),
         ("QUIT", "+OK\r\n"),
     ]);
     let mut talk = Talk::new();
-    assert!(talk.line("COMMAND").starts_with("*16\r\n*10\r\n$11\r\ncl.throttle\r\n"));
-    assert!(talk.line("COMMAND LIST").starts_with("*16\r\n$11\r\ncl.throttle\r\n"));
+    assert!(talk.line("COMMAND").starts_with("*24\r\n*10\r\n$11\r\ncl.throttle\r\n"));
+    assert!(talk.line("COMMAND LIST").starts_with("*24\r\n$11\r\ncl.throttle\r\n"));
     let info = talk.line("INFO");
     assert!(info.contains("\r\nredis_version:7.4.0\r\n") && info.contains("\r\nloading:0\r\n"), "{info}");
     assert!(info.contains("\r\nrole:master\r\n"), "{info}");
@@ -452,4 +452,141 @@ fn a_call_allocates_nothing() {
     let before = Counting::allocations();
     (0..10).for_each(|_| round());
     assert_eq!(Counting::allocations() - before, 0);
+}
+
+const CL_THROTTLE: &str = "CL.THROTTLE k 4 1 3600";
+
+/// The beginning of each answer to lines that come together.
+fn together(talk: &mut Talk, lines: &[&str]) -> Vec<String> {
+    let input: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let (out, _) = talk.send(input.as_bytes());
+    let text = String::from_utf8(out).unwrap();
+    text.lines().map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn commands_after_a_refused_multi_are_not_run_up_to_exec() {
+    let mut talk = Talk::new();
+    let lines = ["MULTI", CL_THROTTLE, "TOLLGATE.CHECK user u", "DEL k", "MULTI", "GET x", "EXEC", "DBSIZE"];
+    let answers = together(&mut talk, &lines);
+    let expected = [
+        "-ERR MULTI is",
+        "-ERR not run,",
+        "-ERR not run,",
+        "-ERR not run,",
+        "-ERR not run,",
+        "-ERR not run,",
+        "-EXECABORT Transaction discarded",
+        ":0",
+    ];
+    assert_eq!(answers, expected);
+    assert_eq!(talk.line(CL_THROTTLE), five([0, 5, 4, -1, 3600]), "nothing was charged");
+    let error = talk.line("MULTI");
+    assert!(error.contains("pipeline(transaction=False)"), "{error}");
+}
+
+#[test]
+fn discard_and_reset_and_quit_end_a_refused_transaction() {
+    for (end, answer) in [("DISCARD", "+OK\r\n"), ("RESET", "+RESET\r\n")] {
+        let mut talk = Talk::new();
+        talk.line("MULTI");
+        talk.line(CL_THROTTLE);
+        assert_eq!(talk.line(end), answer);
+        assert_eq!(talk.line(CL_THROTTLE), five([0, 5, 4, -1, 3600]), "{end}");
+        assert_eq!(talk.line("EXEC"), "-ERR EXEC without MULTI\r\n");
+        assert_eq!(talk.line("DISCARD"), "-ERR DISCARD without MULTI\r\n");
+    }
+    let mut talk = Talk::new();
+    talk.line("MULTI");
+    assert_eq!(talk.line("QUIT"), "+OK\r\n");
+    assert!(talk.session.is_closing);
+}
+
+/// A client may read the error and never send `EXEC`. Its connection works again after a while.
+#[test]
+fn a_refused_transaction_ends_after_ten_seconds() {
+    let mut talk = Talk::new();
+    talk.line("MULTI");
+    talk.service.engine.clock().advance(Duration::from_nanos(9_999_999_999));
+    assert!(talk.line(CL_THROTTLE).starts_with("-ERR not run"));
+    talk.service.engine.clock().advance(Duration::from_nanos(1));
+    assert_eq!(talk.line(CL_THROTTLE), five([0, 5, 4, -1, 3600]));
+    assert_eq!(talk.line("EXEC"), "-ERR EXEC without MULTI\r\n");
+}
+
+#[test]
+fn a_client_without_the_password_begins_no_transaction() {
+    let mut talk = Talk::locked();
+    assert_eq!(talk.line("MULTI"), "-NOAUTH Authentication required.\r\n");
+    assert_eq!(talk.line("AUTH \"se cret\""), "+OK\r\n");
+    assert_eq!(talk.line(CL_THROTTLE), five([0, 5, 4, -1, 3600]));
+}
+
+#[test]
+fn ttl_is_the_time_until_the_bucket_is_full() {
+    let mut talk = Talk::new();
+    talk.expect(&[
+        ("TTL k", ":-2\r\n"),
+        ("PTTL k", ":-2\r\n"),
+        ("EXISTS k", ":0\r\n"),
+        ("DBSIZE", ":0\r\n"), // a look makes no key
+        ("CL.THROTTLE k 4 1 3600 2", &five([0, 5, 3, -1, 7200])),
+        ("TTL k", ":7200\r\n"),
+        ("PTTL k", ":7200000\r\n"),
+        ("CL.THROTTLE third 2 3 1", &five([0, 3, 2, -1, 1])),
+        ("PTTL third", ":334\r\n"), // rounded up
+        ("TTL third", ":1\r\n"),
+        ("EXISTS k third l k", ":3\r\n"),
+        ("CL.THROTTLE k 4 1 3600 0", &five([0, 5, 3, -1, 7200])), // and changes none
+        ("CL.THROTTLE far 0 1 1000000000", &five([0, 1, 0, -1, 1_000_000_000])),
+        ("TTL far", ":1000000000\r\n"),
+        ("UNLINK k far", ":2\r\n"),
+        ("TTL k", ":-2\r\n"),
+        ("TTL", "-ERR wrong number of arguments for 'ttl' command\r\n"),
+    ]);
+    talk.service.engine.clock().advance(Duration::from_millis(334));
+    talk.expect(&[("TTL third", ":-2\r\n"), ("EXISTS third", ":0\r\n")]);
+}
+
+#[test]
+fn commands_of_redis_that_are_missing_get_a_hint() {
+    let mut talk = Talk::new();
+    for (line, hint) in [
+        ("GET x", "CL.THROTTLE"),
+        ("set x 1", "stores no values"),
+        ("INCR x", "TOLLGATE.CHECK"),
+        ("EVAL 'return 1' 0", "runs no scripts"),
+        ("EVALSHA abc 0", "runs no scripts"),
+        ("SCRIPT LOAD x", "runs no scripts"),
+        ("WATCH x", "nothing to watch"),
+        ("UNWATCH", "nothing to watch"),
+        ("SUBSCRIBE news", "publishes no messages"),
+        ("EXPIRE x 1", "DEL forgets"),
+        ("SCAN 0", "DBSIZE"),
+        ("CLUSTER SLOTS", "single server"),
+        ("CLIENT KILL ID 3", "cannot close"),
+        ("CLIENT TRACKING ON", "no notifications"),
+        ("CLIENT MAINT_NOTIFICATIONS ON", "no notifications"),
+        ("THROTTLE k 1 1 1", "CL.THROTTLE"),
+    ] {
+        let answer = talk.line(line);
+        assert!(answer.starts_with("-ERR ") && answer.contains(hint), "{line}: {answer}");
+        assert_eq!(answer.matches("\r\n").count(), 1, "{line}: {answer}");
+    }
+}
+
+#[test]
+fn clients_learn_about_their_own_connection() {
+    let mut talk = Talk::new();
+    let info = "id=7 addr=127.0.0.1:5000 name= flags=N db=0 user=default resp=2\n";
+    let bulk = format!("${}\r\n{info}\r\n", info.len());
+    talk.expect(&[
+        ("CLIENT INFO", &bulk),
+        ("CLIENT LIST", &bulk),
+        ("CLIENT NO-EVICT ON", "+OK\r\n"),
+        ("CLIENT NO-TOUCH ON", "+OK\r\n"),
+        ("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
+    ]);
+    talk.line("CLIENT SETNAME me");
+    assert!(talk.line("CLIENT INFO").contains(" name=me "));
 }
