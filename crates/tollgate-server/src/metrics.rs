@@ -50,6 +50,25 @@ enum Outcome {
 
 const OUTCOMES: [Outcome; 3] = [Outcome::allow, Outcome::deny, Outcome::shadow_deny];
 
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "they are label values, as they stand")]
+pub(crate) enum RequestOutcome {
+    allow,
+    deny,
+    /// It was refused before the limits were asked, or the limits could not decide it.
+    error,
+}
+
+const REQUEST_OUTCOMES: [RequestOutcome; 3] =
+    [RequestOutcome::allow, RequestOutcome::deny, RequestOutcome::error];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    outcome: RequestOutcome,
+    protocol: Protocol,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DecisionLabels {
     limit: String,
@@ -101,6 +120,7 @@ pub(crate) struct RecordMetrics {
 /// All that is counted.
 pub(crate) struct Metrics {
     registry: Registry,
+    requests: [[Counter; REQUEST_OUTCOMES.len()]; PROTOCOLS.len()],
     decisions: Family<DecisionLabels, Counter>,
     cost: Family<LimitLabels, Counter>,
     remaining_ratio: Family<LimitLabels, Distribution>,
@@ -134,6 +154,12 @@ impl Metrics {
         connections: &Arc<Connections>,
     ) -> Self {
         let mut registry = Registry::with_prefix("tollgate");
+        let by_outcome: Family<RequestLabels, Counter> = Family::default();
+        registry.register("requests", "Requests, each counted once, by their answer", by_outcome.clone());
+        let requests = PROTOCOLS.map(|protocol| {
+            REQUEST_OUTCOMES
+                .map(|outcome| by_outcome.get_or_create_owned(&RequestLabels { outcome, protocol }))
+        });
         let decisions: Family<DecisionLabels, Counter> = Family::default();
         registry.register("decisions", "Decisions of each limit", decisions.clone());
         let by_source: Family<SourceLabels, Counter> = Family::default();
@@ -194,6 +220,7 @@ impl Metrics {
         });
         let metrics = Self {
             registry,
+            requests,
             decisions,
             cost,
             remaining_ratio,
@@ -230,6 +257,25 @@ impl Metrics {
     /// What is counted of the limit of this number.
     pub(crate) fn limit(&self, number: usize) -> Option<Arc<LimitMetrics>> {
         self.limits.load().get(number).cloned().flatten()
+    }
+
+    /// Counts requests that had the same answer.
+    pub(crate) fn count_requests(&self, protocol: Protocol, outcome: RequestOutcome, count: u64) {
+        // Most batches have one outcome only, and all threads share the counters.
+        if count > 0 {
+            self.requests[protocol as usize][outcome as usize].inc_by(count);
+        }
+    }
+
+    /// Counts a request that the limits have decided.
+    pub(crate) fn count_decided(&self, protocol: Protocol, is_allowed: bool) {
+        let outcome = if is_allowed { RequestOutcome::allow } else { RequestOutcome::deny };
+        self.count_requests(protocol, outcome, 1);
+    }
+
+    /// Counts a request that the limits have not decided.
+    pub(crate) fn count_error(&self, protocol: Protocol) {
+        self.count_requests(protocol, RequestOutcome::error, 1);
     }
 
     /// Counts the decision of a request.

@@ -8,7 +8,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use tollgate::{Clock, Timestamp};
 use tollgate_policy::{
-    Described, Engine, NotDecided, Permits, Policy, PolicyInForce, Request, Together, TooManyLimits, Verdict,
+    Answer, Described, Engine, Hits, NotDecided, Permits, Policy, PolicyInForce, Request, Throttled,
+    Together, TooManyLimits, Verdict,
 };
 
 use crate::admin::Admin;
@@ -252,7 +253,7 @@ impl Service {
                 decided
             }),
         };
-        self.metrics.observe_request(&decided.0, protocol);
+        self.observe(request, &decided.0, protocol);
         decided
     }
 
@@ -267,9 +268,27 @@ impl Service {
         if let Some(recorder) = &self.recorder {
             self.count_lost(recorder.in_order(|| recorder.write(policy, request, verdict)));
         }
-        self.metrics.observe_request(verdict, protocol);
+        self.observe(request, verdict, protocol);
     }
 
+    /// Counts a decision, and the request, if it is more than a peek.
+    fn observe(&self, request: &Request<'_>, verdict: &Verdict<'_>, protocol: Protocol) {
+        self.metrics.observe_request(verdict, protocol);
+        if request.cost != Some(0) {
+            self.metrics.count_decided(protocol, verdict.is_allowed());
+        }
+    }
+
+    /// Counts a decision by a rule that came with the request, and the request, if it is more than a peek.
+    pub(crate) fn observe_throttled(&self, throttled: &Throttled, cost: u64, protocol: Protocol) {
+        self.metrics.observe_sent(&throttled.decision, protocol);
+        self.metrics.count_source(throttled.source, 1);
+        if cost > 0 {
+            self.metrics.count_decided(protocol, throttled.decision.is_allowed());
+        }
+    }
+
+    /// Counts the decisions of a call's descriptors, and the call, if it charges.
     fn observe_together(&self, together: &Together<'_>, protocol: Protocol) {
         for answer in &together.answers {
             self.metrics.observe(&answer.verdict, protocol);
@@ -277,6 +296,11 @@ impl Service {
             if let Some(sent) = &answer.overridden {
                 self.metrics.observe_sent(&sent.decision, protocol);
             }
+        }
+        let charges =
+            |answer: &Answer<'_>| !matches!(answer.request().hits, Hits::Charge(0) | Hits::Refund(_));
+        if together.answers.iter().any(charges) {
+            self.metrics.count_decided(protocol, together.is_allowed());
         }
         if let Some(answer) = together.answers.first() {
             self.metrics.count_source(answer.verdict.source(), 1); // one store decides all of them

@@ -1,7 +1,16 @@
 //! What operators see of decisions: the metrics.
 
-use crate::service::Service;
-use serde_json::json;
+use std::net::SocketAddr;
+
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use serde_json::{Value, json};
+use tollgate_testkit::{Http, RedisServer, address_in};
+
+use crate::envoy_client::Envoy;
+use crate::gateway::backend::Backend;
+use crate::service::resp::Resp;
+use crate::service::{Client, Service};
 
 #[test]
 fn only_what_a_shadow_limit_let_pass_is_its_cost() {
@@ -26,4 +35,175 @@ fn rules_that_are_sent_are_counted() {
             format!("tollgate_decisions_total{{limit=\"(sent)\",outcome=\"{outcome}\",protocol=\"http\"}}");
         assert_eq!(client.metric(&name), Some(count));
     }
+}
+
+const LIMITS: &str = "
+limits:
+  - { name: one, match: { path: /limited }, key: [], token_bucket: { rate: 1/day, burst: 1 } }
+  - { name: two, match: { path: /limited }, key: [], token_bucket: { rate: 1/day, burst: 100 } }
+  - { name: in-flight, match: { path: /limited }, key: [], concurrency: { limit: 100, lease: 1h } }
+  - name: edge/once
+    descriptor: { domain: edge, entries: [{ key: once }] }
+    fixed_window: { limit: 1, window: 1day }
+";
+
+/// The service with every listener, and what it counts.
+struct Everything {
+    service: Service,
+    grpc: SocketAddr,
+    resp: SocketAddr,
+    gateway: SocketAddr,
+    _backend: Backend,
+}
+
+impl Everything {
+    fn start(store: &str) -> Self {
+        let backend = Backend::start();
+        let listen = ["http", "grpc", "resp", "gateway"].map(|name| format!("{name}: '127.0.0.1:0'"));
+        let mut service = Service::start_listening(&format!(
+            "listen: {{ {} }}\ngateway: {{ upstream: 'http://{}' }}\n{store}identity: {{ client_ip: {{ trusted_proxies: [127.0.0.1] }} }}
+{LIMITS}",
+            listen.join(", "),
+            backend.address
+        ));
+        let mut address = |words: &str| address_in(&service.process.line_with(words));
+        let (grpc, resp, gateway) = (address("grpc://"), address("redis://"), address("http://"));
+        Self { service, grpc, resp, gateway, _backend: backend }
+    }
+
+    /// The requests of a protocol so far: allowed, denied, not decided.
+    fn requests(&self, protocol: &str) -> [f64; 3] {
+        let mut client = self.service.connect();
+        ["allow", "deny", "error"].map(|outcome| {
+            let labels = format!("outcome=\"{outcome}\",protocol=\"{protocol}\"");
+            client.metric(&format!("tollgate_requests_total{{{labels}}}")).unwrap()
+        })
+    }
+
+    /// What the requests of a protocol come to, beyond those before.
+    #[track_caller]
+    fn expect(&self, protocol: &str, expected: [u32; 3], send: impl FnOnce()) {
+        let before = self.requests(protocol);
+        let others = |all: &Self| {
+            let all =
+                ["http", "forward_auth", "gateway", "grpc", "resp"].map(|name| (name, all.requests(name)));
+            all.into_iter().filter(|(name, _)| *name != protocol).collect::<Vec<_>>()
+        };
+        let others_before = others(self);
+        send();
+        let after = self.requests(protocol);
+        let counted = [0, 1, 2].map(|outcome| after[outcome] - before[outcome]);
+        assert_eq!(counted, expected.map(f64::from), "{protocol}");
+        assert_eq!(others(self), others_before, "each request counts for one protocol");
+    }
+
+    /// Lets the limit `one` allow one more request.
+    fn refill(&self) {
+        let reset = self.service.connect().0.send("DELETE", "/v1/keys?limit=one", &[], "");
+        assert_eq!(reset.status, 200, "{reset:?}");
+    }
+}
+
+fn count_each_request_once(store: &str) {
+    let all = Everything::start(store);
+    let mut http = all.service.connect();
+    let checks = |paths: &[&str]| -> Value {
+        paths.iter().map(|path| json!({ "attributes": { "path": path } })).collect()
+    };
+    let status_of = |http: &mut Client, target: &str, body: Value| http.post(target, &body).status;
+
+    // One per element. Three limits apply to one, none to the other.
+    all.expect("http", [2, 1, 0], || {
+        assert_eq!(status_of(&mut http, "/v1/check", checks(&["/limited", "/limited", "/free"])), 200);
+    });
+    all.expect("http", [0, 0, 0], || {
+        let peek = json!({ "attributes": { "path": "/limited" }, "cost": 0 });
+        assert_eq!(status_of(&mut http, "/v1/check", peek), 200);
+        let peek = json!({ "key": "k", "cost": 0, "fixed_window": { "limit": 2, "window": "1h" } });
+        assert_eq!(status_of(&mut http, "/v1/throttle", peek), 200);
+        assert_eq!(http.get("/v1/limits").status, 200);
+    });
+    all.expect("http", [1, 0, 3], || {
+        let rule = json!({ "key": "k", "fixed_window": { "limit": 2, "window": "1h" } });
+        assert_eq!(status_of(&mut http, "/v1/throttle", rule), 200);
+        assert_eq!(status_of(&mut http, "/v1/throttle", json!({ "key": "k" })), 422);
+        assert_eq!(status_of(&mut http, "/v1/check", json!({ "attributes": 1 })), 422);
+        assert_eq!(status_of(&mut http, "/v1/acquire", json!([])), 422);
+    });
+    all.refill();
+    all.expect("http", [1, 1, 0], || {
+        let acquire = json!({ "attributes": { "path": "/limited" } });
+        (0..2).for_each(|_| assert_eq!(status_of(&mut http, "/v1/acquire", acquire.clone()), 200));
+    });
+    all.expect("http", [1, 1, 1], || {
+        let call = |value: &str| json!({ "domain": "edge", "descriptors": [{ "entries": [{ "key": "once", "value": value }] }] });
+        assert_eq!(status_of(&mut http, "/json", call("a")), 200);
+        assert_eq!(status_of(&mut http, "/json", call("a")), 429);
+        assert_eq!(status_of(&mut http, "/json", json!({ "domain": "" })), 400);
+    });
+
+    all.refill();
+    all.expect("forward_auth", [2, 1, 2], || {
+        let statuses = ["/limited", "/limited", "/free"].map(|path| http.ask(path, &[]).status);
+        assert_eq!(statuses, [204, 429, 204]);
+        assert_eq!(http.get("/v1/forward-auth?cost=many").status, 400);
+        assert_eq!(http.ask("//limited", &[]).status, 429, "refused as ambiguous");
+    });
+    all.expect("forward_auth", [0; 3], || assert_eq!(http.get("/v1/forward-auth?cost=0").status, 204));
+
+    all.refill();
+    let mut gateway = Http::connect(all.gateway);
+    all.expect("gateway", [2, 1, 1], || {
+        let paths = ["/limited", "/limited", "/free", "/a/../limited"];
+        let statuses = paths.map(|path| gateway.send("GET", path, &[], "").status);
+        assert_eq!(statuses, [200, 429, 200, 400]);
+    });
+    all.expect("gateway", [0, 0, 1], || {
+        assert_eq!(Http::connect(all.gateway).send_raw(b"GET / HTTP/1.1\r\n\r\n").unwrap().status, 400);
+    });
+
+    // One per call, however many descriptors it has.
+    let mut envoy = Envoy::connect(all.grpc);
+    all.expect("grpc", [2, 1, 1], || {
+        let two: &[&[(&str, &str)]] = &[&[("once", "b")], &[("once", "c")]];
+        assert_eq!(envoy.ask("edge", two).overall_code(), Code::Ok);
+        assert_eq!(envoy.ask("edge", two).overall_code(), Code::OverLimit);
+        assert_eq!(envoy.ask("edge", &[&[("other", "b")]]).overall_code(), Code::Ok);
+        envoy.call(RateLimitRequest::default()).unwrap_err();
+    });
+
+    all.refill();
+    let mut resp = Resp::connect(all.resp);
+    all.expect("resp", [4, 2, 3], || {
+        // Some of them come together.
+        resp.send("CL.THROTTLE k 1 1 3600\r\n".repeat(3).as_bytes());
+        [0, 0, 1].iter().for_each(|limited| resp.skip_to(&format!("*5\r\n:{limited}\r\n:2\r\n")));
+        for (path, allowed) in [("/limited", 1), ("/limited", 0), ("/free", 1)] {
+            resp.send(format!("TOLLGATE.CHECK path {path}\r\n").as_bytes());
+            resp.skip_to(&format!("*16\r\n$7\r\nallowed\r\n:{allowed}\r\n"));
+        }
+        for wrong in
+            ["CL.THROTTLE k 1 x 3600", "CL.THROTTLE k 1 1 9223372036854775807", "TOLLGATE.CHECK path"]
+        {
+            resp.send(format!("{wrong}\r\n").as_bytes());
+            resp.skip_to("-ERR ");
+        }
+        resp.send(b"ECHO end\r\n");
+        resp.skip_to("$3\r\nend\r\n");
+    });
+    all.expect("resp", [0; 3], || {
+        resp.send(b"CL.THROTTLE k 1 1 3600 0\r\nTOLLGATE.CHECK path /limited COST 0\r\nPING\r\nTTL k\r\nECHO end\r\n");
+        resp.skip_to("$3\r\nend\r\n");
+    });
+}
+
+#[test]
+fn each_request_of_every_protocol_is_counted_once() {
+    count_each_request_once("");
+}
+
+#[test]
+fn each_request_to_a_shared_store_is_counted_once() {
+    let server = RedisServer::start();
+    count_each_request_once(&format!("store: {{ redis: {{ url: '{}', deadline: 5s }} }}\n", server.url()));
 }

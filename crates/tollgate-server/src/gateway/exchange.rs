@@ -170,7 +170,7 @@ impl Gateway {
         let service = &*self.service;
         let policy = service.engine.policy();
         let refused = |fault: RequestFault| -> Box<Reply> {
-            self.metrics.ended(Ended::refused);
+            self.count_refused();
             Box::new(
                 Refusal::new(StatusCode::BAD_REQUEST, &format!("This request is refused: {fault}.")).into(),
             )
@@ -191,6 +191,7 @@ impl Gateway {
         service.holding.wake_due(now);
         let decided = service.hold(&policy, &request, now, Protocol::gateway).await;
         let (verdict, permits) = decided.map_err(|error| {
+            self.count_refused();
             let detail = Problem::from(error);
             Box::new(Refusal::new(detail.status(), detail.detail()).into())
         })?;
@@ -274,6 +275,12 @@ impl Gateway {
         }
         self.count_failed(&error);
         Err(error)
+    }
+
+    /// Counts a request that is refused before the limits decide.
+    pub(super) fn count_refused(&self) {
+        self.metrics.ended(Ended::refused);
+        self.service.metrics.count_error(Protocol::gateway);
     }
 
     /// Counts a request without an answer.

@@ -23,7 +23,7 @@ use super::exchange::{Asked, Held, Reply, ReplyBody, ReplyHeaders};
 use super::forward::{Peer, carried_on};
 use super::front::{BodyError, Front, READ_AHEAD};
 use super::h1::{Framing, Io, MOST_HEADERS, Malformed, TOO_LARGE};
-use super::metrics::{Ended, SlowClient};
+use super::metrics::SlowClient;
 use super::progress::{Progress, ReadWatch, SharedBytes};
 use super::refusal::Refusal;
 use crate::connections::Activity;
@@ -115,11 +115,11 @@ async fn answer(
     join_cookies(&mut head.headers);
     let reply = match require_one_meaning(&head.method, &head.uri, &head.headers, &stream.body) {
         Err(malformed) => {
-            gateway.metrics.ended(Ended::refused);
+            gateway.count_refused();
             Refusal::malformed(malformed).into()
         }
         Ok((_, Framing::Length(length))) if length > behind.settings.max_body => {
-            gateway.metrics.ended(Ended::refused);
+            gateway.count_refused();
             Refusal::too_large().into()
         }
         Ok((host, framing)) => {

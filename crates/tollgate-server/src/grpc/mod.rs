@@ -63,11 +63,14 @@ pub(crate) async fn should_rate_limit(
     if !service.engine.is_shared() {
         return should_rate_limit_here(service, request, protocol);
     }
-    let entries = ask::entries(request)?;
-    let described = ask::described(request, &entries)?;
-    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
-    let together = service.decide_together(&policy, &described, now, protocol).await;
-    respond(service, &policy, request, together, now)
+    let decided = async {
+        let entries = ask::entries(request)?;
+        let described = ask::described(request, &entries)?;
+        let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+        let together = service.decide_together(&policy, &described, now, protocol).await;
+        respond(service, &policy, request, together, now)
+    };
+    decided.await.inspect_err(|_| service.metrics.count_error(protocol))
 }
 
 /// [`should_rate_limit`], in the table of this process.
@@ -80,11 +83,14 @@ fn should_rate_limit_here(
     request: &RateLimitRequest,
     protocol: Protocol,
 ) -> Result<RateLimitResponse, Status> {
-    let entries = ask::entries(request)?;
-    let described = ask::described(request, &entries)?;
-    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
-    let together = service.check_together(&policy, &described, now, protocol);
-    respond(service, &policy, request, together, now)
+    let decide = || {
+        let entries = ask::entries(request)?;
+        let described = ask::described(request, &entries)?;
+        let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+        let together = service.check_together(&policy, &described, now, protocol);
+        respond(service, &policy, request, together, now)
+    };
+    decide().inspect_err(|_| service.metrics.count_error(protocol))
 }
 
 fn respond(

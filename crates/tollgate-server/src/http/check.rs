@@ -9,7 +9,7 @@ use tollgate_policy::{Request as Asked, TooManyLimits, Verdict, write_reply};
 
 use super::json::{self, Checks};
 use super::problem::Problem;
-use super::{Answer, json_body};
+use super::{Answer, counted, json_body};
 use crate::metrics::Protocol;
 use crate::service::Service;
 
@@ -17,6 +17,10 @@ use crate::service::Service;
 const USUAL_REPLY: usize = 512;
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    counted(&service, Protocol::http, check(&service, request).await)
+}
+
+async fn check(service: &Service, request: Request<Body>) -> Answer {
     let body = json::body(request).await?;
     let checks = Checks::parse(&body)?;
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());

@@ -14,14 +14,13 @@ use serde_json::Value;
 
 use super::json;
 use super::problem::Problem;
-use super::{Answer, reply};
+use super::{Answer, counted, reply};
 use crate::grpc::{self, RateLimitRequest, RateLimitResponse};
 use crate::metrics::Protocol;
 use crate::service::Service;
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
-    let body = json::body(request).await?;
-    let asked: Asked = json::parse(&body).map_err(|problem| problem.with_status(StatusCode::BAD_REQUEST))?;
+    let asked = counted(&service, Protocol::http, read(request).await)?;
     let response = grpc::should_rate_limit(&service, &asked.into(), Protocol::http)
         .await
         .map_err(|status| Problem::bad_request(status.message()))?;
@@ -31,6 +30,11 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
         *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     }
     Ok(answer)
+}
+
+async fn read(request: Request<Body>) -> Result<Asked, Problem> {
+    let body = json::body(request).await?;
+    json::parse(&body).map_err(|problem| problem.with_status(StatusCode::BAD_REQUEST))
 }
 
 /// A `RateLimitRequest`: names as in the proto or as JSON has them, and null for what is not there.

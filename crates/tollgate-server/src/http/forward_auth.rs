@@ -10,9 +10,9 @@ use tollgate::{Nanos, Timestamp, Turn};
 use tollgate_policy::Request as Asked;
 use tollgate_tower::{denial, headers, refusal};
 
-use super::Answer;
 use super::problem::Problem;
 use super::query::query_pairs;
+use super::{Answer, counted};
 use crate::client::original;
 use crate::listener::Connection;
 use crate::metrics::Protocol;
@@ -26,9 +26,9 @@ struct Settings {
 }
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
-    let settings = Settings::read(request.uri().query())?;
     let (head, _body) = request.into_parts();
-    let (response, held) = decide(&service, &settings, &Request::from_parts(head, ())).await?;
+    let decided = decide(&service, &Request::from_parts(head, ())).await;
+    let (response, held) = counted(&service, Protocol::forward_auth, decided)?;
     if let Some(Held { turn, delay, decided }) = held {
         // A client that hangs up drops this future, and gives its place up.
         service.holding.until(turn, delay, decided, service.engine.clock()).await;
@@ -44,17 +44,17 @@ struct Held {
 }
 
 /// The answer, and for how long to hold it.
-async fn decide(
-    service: &Service,
-    settings: &Settings,
-    request: &Request<()>,
-) -> Result<(Response, Option<Held>), Problem> {
+async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, Option<Held>), Problem> {
+    let settings = Settings::read(request.uri().query())?;
     let connection = *request.extensions().get::<Connection>().expect("every request knows its connection");
     let policy = service.engine.policy();
     let original = original(&policy, request, connection.peer.ip());
     let mut attributes = match original.attributes(&policy) {
         Ok(attributes) => attributes,
-        Err(fault) => return Ok((refusal(&fault, request.method(), settings.deny).map(Body::from), None)),
+        Err(fault) => {
+            service.metrics.count_error(Protocol::forward_auth);
+            return Ok((refusal(&fault, request.method(), settings.deny).map(Body::from), None));
+        }
     };
     if let Some(key) = &settings.key {
         attributes.push(("key", key.into()));

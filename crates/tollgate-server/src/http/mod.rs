@@ -32,6 +32,7 @@ pub(crate) use self::json::LONGEST_TEXT;
 use self::problem::Problem;
 pub(crate) use self::server::Http;
 use crate::listener::Connection;
+use crate::metrics::Protocol;
 use crate::service::Service;
 
 /// What all of it is described in.
@@ -72,6 +73,11 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .with_state(service)
+}
+
+/// Counts a request for a decision that was refused.
+fn counted<T>(service: &Service, protocol: Protocol, answer: Result<T, Problem>) -> Result<T, Problem> {
+    answer.inspect_err(|_| service.metrics.count_error(protocol))
 }
 
 /// An answer in JSON.

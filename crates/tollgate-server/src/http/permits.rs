@@ -12,7 +12,7 @@ use tollgate_policy::{Permits, Request as Asked, Verdict, write_reply};
 
 use super::json::{self, Check, Text};
 use super::problem::Problem;
-use super::{Answer, json_body, reply};
+use super::{Answer, counted, json_body, reply};
 use crate::held::TooManyHeld;
 use crate::metrics::Protocol;
 use crate::service::Service;
@@ -28,15 +28,7 @@ struct Release<'b> {
 type Acquired = (Vec<u8>, Option<(Permits, Option<Timestamp>)>);
 
 pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
-    let body = json::body(request).await?;
-    let asking = ask(Arc::clone(&service), body);
-    let (mut body, permits) = match service.engine.is_shared() {
-        false => asking.await?,
-        // The answer of a store is waited for also when the caller does not: its permits are then given back.
-        true => tokio::spawn(asking)
-            .await
-            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??,
-    };
+    let (mut body, permits) = counted(&service, Protocol::http, acquired(&service, request).await)?;
     if let Some((permits, until)) = permits {
         let kept = service.held.keep(permits, until);
         let permit =
@@ -46,6 +38,18 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Reques
         body.extend(closing);
     }
     Ok(json_body(body))
+}
+
+async fn acquired(service: &Arc<Service>, request: Request<Body>) -> Result<Acquired, Problem> {
+    let body = json::body(request).await?;
+    let asking = ask(Arc::clone(service), body);
+    match service.engine.is_shared() {
+        false => asking.await,
+        // The answer of a store is waited for also when the caller does not wait. Its permits are then released.
+        true => tokio::spawn(asking)
+            .await
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?,
+    }
 }
 
 async fn ask(service: Arc<Service>, body: Bytes) -> Result<Acquired, Problem> {

@@ -11,7 +11,7 @@ use tollgate_policy::{SentRule, ThrottleError, write_throttle_reply};
 
 use super::json::{self, LONGEST_TEXT, Text};
 use super::problem::Problem;
-use super::{Answer, json_body};
+use super::{Answer, counted, json_body};
 use crate::metrics::Protocol;
 use crate::service::Service;
 
@@ -73,6 +73,10 @@ impl<'b> Throttle<'b> {
 }
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    counted(&service, Protocol::http, throttle(&service, request).await)
+}
+
+async fn throttle(service: &Service, request: Request<Body>) -> Answer {
     let body = json::body(request).await?;
     let throttle: Throttle<'_> = json::parse(&body)?;
     let (algorithm, numbers) = throttle.rule()?;
@@ -87,8 +91,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
         false => engine.throttle(&sent, now)?,
         true => Box::pin(engine.decide_throttle(&sent, now)).await?,
     };
-    service.metrics.observe_sent(&throttled.decision, Protocol::http);
-    service.metrics.count_source(throttled.source, 1);
+    service.observe_throttled(&throttled, sent.cost, Protocol::http);
     let mut reply = Vec::with_capacity(256);
     write_throttle_reply(algorithm, &throttled, &mut reply);
     Ok(json_body(reply))

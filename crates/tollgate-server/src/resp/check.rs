@@ -9,6 +9,7 @@ use tollgate_policy::{Request, TooManyLimits, Verdict};
 use super::commands::{Arguments, Asked, integer};
 use super::reply::Reply;
 use crate::metrics::Protocol;
+use crate::service::Service;
 
 /// The longest name and value of an attribute, and the most of them, as over HTTP.
 const LONGEST_TEXT: usize = 4096;
@@ -19,13 +20,16 @@ type Attributes<'a> = SmallVec<[(&'a str, &'a str); 8]>;
 pub(super) fn check(asked: &mut Asked<'_>) {
     let (attributes, cost) = match read(&asked.arguments) {
         Ok(read) => read,
-        Err(error) => return asked.reply.error(error),
+        Err(error) => {
+            asked.service.metrics.count_error(Protocol::resp);
+            return asked.reply.error(error);
+        }
     };
     if !asked.service.engine.is_shared() {
         let policy = asked.service.engine.policy();
         let request = Request { attributes: &attributes, cost };
         let verdict = asked.service.check(&policy, &request, asked.now, Protocol::resp);
-        return answer(verdict, &mut asked.reply);
+        return answer(asked.service, verdict, &mut asked.reply);
     }
     let (service, now, version) = (Arc::clone(asked.service), asked.now, asked.reply.version);
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -36,15 +40,18 @@ pub(super) fn check(asked: &mut Asked<'_>) {
         let request = Request { attributes: &attributes, cost };
         let mut out = Vec::new();
         let verdict = service.decide(&policy, &request, now, Protocol::resp).await;
-        answer(verdict, &mut Reply { out: &mut out, version });
+        answer(&service, verdict, &mut Reply { out: &mut out, version });
         out
     });
 }
 
-fn answer(verdict: Result<Verdict<'_>, TooManyLimits>, reply: &mut Reply<'_>) {
+fn answer(service: &Service, verdict: Result<Verdict<'_>, TooManyLimits>, reply: &mut Reply<'_>) {
     match verdict {
         Ok(verdict) => write(&verdict, reply),
-        Err(too_many) => reply.error(format_args!("ERR {too_many}")),
+        Err(too_many) => {
+            service.metrics.count_error(Protocol::resp);
+            reply.error(format_args!("ERR {too_many}"));
+        }
     }
 }
 

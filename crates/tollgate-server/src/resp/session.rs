@@ -12,6 +12,7 @@ use super::later::Later;
 use super::reply::{Reply, Version};
 use super::throttle::{self, Batch};
 use super::transaction::RefusedTransaction;
+use crate::metrics::Protocol;
 use crate::service::Service;
 
 /// The longest request.
@@ -106,6 +107,7 @@ impl Session {
                 // Those that come together are decided together.
                 if let Err(error) = batch.add(input, arguments) {
                     batch.answer(service, now, input, out, later);
+                    service.metrics.count_error(Protocol::resp);
                     Reply { out, version: self.version }.error(error);
                     later.take_after(out, begin);
                 } else if batch.is_full() {

@@ -9,7 +9,7 @@ use tollgate_policy::{CellNumbers, CellRequest, Source, ThrottleError};
 use super::commands::integer;
 use super::later::Later;
 use super::reply::{Reply, Version};
-use crate::metrics::Protocol;
+use crate::metrics::{Protocol, RequestOutcome};
 use crate::service::Service;
 
 /// As many are decided together: what the table fetches from memory at once.
@@ -115,17 +115,26 @@ impl Batch {
         for (request, Call { key, numbers, quantity }) in requests.iter_mut().zip(calls) {
             *request = CellRequest { key: &input[key.clone()], numbers: *numbers, quantity: *quantity };
         }
-        let mut counts = [0; 2]; // allowed, denied
+        let (mut counts, mut peeks, mut errors) = ([0; 2], [0; 2], 0); // allowed, denied
         let mut calls = calls.iter();
         service.engine.throttle_cells(&requests[..self.length], now, |decision| {
             let call = calls.next().expect("one decision for each");
-            if let Ok(decision) = &decision {
-                counts[usize::from(!decision.is_allowed())] += 1;
+            match &decision {
+                Ok(decision) => {
+                    let outcome = usize::from(!decision.is_allowed());
+                    counts[outcome] += 1;
+                    peeks[outcome] += u64::from(call.quantity == 0);
+                }
+                Err(_) => errors += 1,
             }
             write(decision, call.numbers.max_burst, out);
         });
-        service.metrics.count_sent(Protocol::resp, counts);
-        service.metrics.count_source(Source::Memory, counts[0] + counts[1]);
+        let metrics = &service.metrics;
+        metrics.count_sent(Protocol::resp, counts);
+        metrics.count_source(Source::Memory, counts[0] + counts[1]);
+        metrics.count_requests(Protocol::resp, RequestOutcome::allow, counts[0] - peeks[0]);
+        metrics.count_requests(Protocol::resp, RequestOutcome::deny, counts[1] - peeks[1]);
+        metrics.count_requests(Protocol::resp, RequestOutcome::error, errors);
         self.length = 0;
     }
 }
@@ -143,9 +152,9 @@ impl Call {
             let mut out = Vec::new();
             let throttled =
                 service.engine.decide_cell(&CellRequest { key: &key, numbers, quantity }, now).await;
-            if let Ok(throttled) = &throttled {
-                service.metrics.observe_sent(&throttled.decision, Protocol::resp);
-                service.metrics.count_source(throttled.source, 1);
+            match &throttled {
+                Ok(throttled) => service.observe_throttled(throttled, quantity, Protocol::resp),
+                Err(_) => service.metrics.count_error(Protocol::resp),
             }
             write(throttled.map(|throttled| throttled.decision), numbers.max_burst, &mut out);
             out

@@ -80,6 +80,19 @@ impl Resp {
         self.expect(expected);
     }
 
+    /// Reads until this has come.
+    #[track_caller]
+    pub(crate) fn skip_to(&mut self, end: &str) {
+        let mut read = Vec::new();
+        while !read.ends_with(end.as_bytes()) {
+            let mut byte = [0];
+            if let Err(error) = self.0.read_exact(&mut byte) {
+                panic!("{error} before {end:?}: {:?}", String::from_utf8_lossy(&read));
+            }
+            read.push(byte[0]);
+        }
+    }
+
     /// The integer that answers an inline command.
     #[track_caller]
     pub(crate) fn integer(&mut self, line: &str) -> i64 {

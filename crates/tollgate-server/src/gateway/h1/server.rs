@@ -20,7 +20,7 @@ use crate::connections::Activity;
 use crate::gateway::exchange::{Asked, Held, Reply, ReplyBody, ReplyHeaders};
 use crate::gateway::forward::{Carried, ConnectionTokens, Keep, Peer, carried_on, write_response};
 use crate::gateway::front::{BodyError, Front, READ_AHEAD};
-use crate::gateway::metrics::{Ended, SlowClient};
+use crate::gateway::metrics::SlowClient;
 use crate::gateway::progress::{Progress, ReadWatch};
 use crate::gateway::refusal::Refusal;
 use crate::gateway::upstream::AnswerBody;
@@ -65,7 +65,7 @@ pub(crate) async fn serve<S>(
             Next::Head(head) => head,
             Next::Http2 => return h2::serve(gateway, client.io, connection, activity, stop).await,
             Next::Malformed(malformed) => {
-                gateway.metrics.ended(Ended::refused);
+                gateway.count_refused();
                 let refusal = Refusal::malformed(malformed);
                 return client.part(refusal.into()).await;
             }
@@ -77,11 +77,11 @@ pub(crate) async fn serve<S>(
         let mut is_kept = wants_to_stay(&head);
         let reply = match require_one_meaning(&head) {
             Err(malformed) => {
-                gateway.metrics.ended(Ended::refused);
+                gateway.count_refused();
                 return client.part(Refusal::malformed(malformed).into()).await;
             }
             Ok((_, Framing::Length(length))) if length > behind.settings.max_body => {
-                gateway.metrics.ended(Ended::refused);
+                gateway.count_refused();
                 return client.part(Refusal::too_large().into()).await;
             }
             Ok((host, framing)) => {
