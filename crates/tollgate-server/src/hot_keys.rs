@@ -1,13 +1,13 @@
-//! Which keys are asked for most, and which are denied most: the Space-Saving sketch of Metwally, Agrawal and El Abbadi
-//! (2005).
+//! The keys with the most requests, the most tokens and the most denials: the Space-Saving sketch of Metwally, Agrawal and
+//! El Abbadi (2005), with weights.
 //!
-//! It keeps a fixed number of counters. A key that has none takes over the smallest and goes on from its count, which is
-//! then by how much it may be too high. So a key is counted too high, never too low; by at most the part of all that was
-//! counted which is one over the number of counters; and every key above that part is in it.
+//! A sketch has a fixed number of counters. A key without a counter takes over the smallest one and adds to its count. The count
+//! before that is the most by which the new count may be too high. So a count is never too low. It is too high by at most
+//! the sum of all weights divided by the number of counters, and every key with more than that has a counter.
 //!
-//! What was hot yesterday is of little use: two sketches take turns, so that what is told covers the last five to ten
-//! minutes, and nothing older. A key that only one of them has may have been counted in the other too, before it lost its
-//! counter there: by as much as the smallest that is left, which is added.
+//! Old counts are of little use. Two sketches take turns, so that an answer covers the last five to ten minutes. A key that has a
+//! counter in only one of them may have lost its counter in the other. There it had at most the smallest count that is left,
+//! which is added.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -16,8 +16,11 @@ use parking_lot::Mutex;
 use tollgate::{Nanos, Timestamp};
 use tollgate_policy::Key;
 
-/// Counters of a sketch: whatever is asked more than once in 128 times is in it.
+/// Counters of a sketch: every key with more than 1/128 of the sum has one.
 const COUNTERS: usize = 128;
+
+/// Counters whose smallest count is remembered together, so that the smallest of all is found in few steps.
+const BLOCK: usize = 8;
 
 /// How long a sketch counts before the other takes over.
 const TURN: Nanos = Nanos::new(300_000_000_000);
@@ -32,15 +35,42 @@ pub(crate) struct HotKeys(Mutex<Turns>);
 #[derive(Debug, Default)]
 struct Turns {
     began: Timestamp,
-    now: Both,
-    before: Both,
+    now: Sketches,
+    before: Sketches,
 }
 
-/// All requests, and those that were denied.
-#[derive(Debug, Default)]
-struct Both {
-    hits: Sketch,
-    denials: Sketch,
+/// What keys are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HotBy {
+    /// Requests.
+    Hits,
+    /// Tokens that the limit has charged.
+    Tokens,
+    /// Requests that the limit denied.
+    Denials,
+}
+
+impl HotBy {
+    pub(crate) const ALL: [Self; 3] = [Self::Hits, Self::Tokens, Self::Denials];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hits => "hits",
+            Self::Tokens => "tokens",
+            Self::Denials => "denials",
+        }
+    }
+}
+
+/// A sketch for each order.
+type Sketches = [Sketch; HotBy::ALL.len()];
+
+/// A request to a limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit {
+    /// What the limit has charged.
+    pub(crate) tokens: u64,
+    pub(crate) is_denied: bool,
 }
 
 /// Some of the keys that were counted most.
@@ -81,22 +111,27 @@ impl KeyMask {
 }
 
 impl HotKeys {
-    /// Counts a request to a key, whose hash is its own. The key is looked at only where it has to be remembered.
-    pub(crate) fn count<'k>(&self, hash: u64, key: impl Fn() -> Key<'k>, is_denied: bool, now: Timestamp) {
+    /// Counts a request to a key, whose hash no other key has. The key is read only if it gets a counter.
+    pub(crate) fn count<'k>(&self, hash: u64, key: impl Fn() -> Key<'k>, hit: Hit, now: Timestamp) {
         let mut turns = self.0.lock();
         turns.turn(now);
-        turns.now.hits.count(hash, &key);
-        if is_denied {
-            turns.now.denials.count(hash, &key);
+        for by in HotBy::ALL {
+            let weight = match by {
+                HotBy::Hits => 1,
+                HotBy::Tokens => hit.tokens,
+                HotBy::Denials => hit.is_denied.into(),
+            };
+            if weight > 0 {
+                turns.now[by as usize].add(hash, &key, weight);
+            }
         }
     }
 
-    /// The keys asked for most, and those denied most.
-    pub(crate) fn hottest(&self, most: usize, now: Timestamp) -> (Hottest, Hottest) {
+    /// The keys that come first in an order.
+    pub(crate) fn hottest(&self, by: HotBy, most: usize, now: Timestamp) -> Hottest {
         let mut turns = self.0.lock();
         turns.turn(now);
-        let merged = |of: fn(&Both) -> &Sketch| Sketch::merged([of(&turns.now), of(&turns.before)], most);
-        (merged(|both| &both.hits), merged(|both| &both.denials))
+        Sketch::merged([&turns.now[by as usize], &turns.before[by as usize]], most)
     }
 }
 
@@ -110,19 +145,18 @@ impl Turns {
         let passed = since.get() / TURN.get();
         let last = std::mem::take(&mut self.now);
         // After two, what was counted in the last is too old as well.
-        self.before = if passed == 1 { last } else { Both::default() };
+        self.before = if passed == 1 { last } else { Sketches::default() };
         self.began = self.began.after(Nanos::new(passed * TURN.get()));
     }
 }
 
-/// The sketch. Counters stay where they are; a small table tells where the counter of a hash is.
+/// The sketch. Counters stay where they are. A small hash table has the number of the counter of each hash.
 #[derive(Debug)]
 struct Sketch {
     counts: Vec<u64>,
     keys: Vec<Counted>, // whose they are
     places: [u8; PLACES],
-    smallest: u64, // no count is smaller
-    looked: usize, // counters before this one are larger than that
+    smallest: [u64; COUNTERS / BLOCK], // count in each block, of the counters that are taken
     total: u64,
 }
 
@@ -148,16 +182,16 @@ impl Default for Sketch {
             counts: Vec::new(),
             keys: Vec::new(),
             places: [EMPTY; PLACES],
-            smallest: 0,
-            looked: 0,
+            smallest: [0; COUNTERS / BLOCK],
             total: 0,
         }
     }
 }
 
 impl Sketch {
-    fn count<'k>(&mut self, hash: u64, key: impl Fn() -> Key<'k>) {
-        self.total += 1;
+    /// Adds to the count of a key. Sums that do not fit stay at the largest number.
+    fn add<'k>(&mut self, hash: u64, key: impl Fn() -> Key<'k>, weight: u64) {
+        self.total = self.total.saturating_add(weight);
         let place = self.place(hash);
         let counter = match self.places[place] {
             EMPTY if self.keys.len() < COUNTERS => {
@@ -179,7 +213,14 @@ impl Sketch {
             }
             counter => usize::from(counter),
         };
-        self.counts[counter] += 1;
+        let before = self.counts[counter];
+        self.counts[counter] = before.saturating_add(weight);
+        let block = counter / BLOCK;
+        // A count above the smallest of its block leaves that as it is. A new counter begins with 0.
+        if before <= self.smallest[block] {
+            let counts = self.counts[block * BLOCK..].iter().take(BLOCK);
+            self.smallest[block] = counts.copied().min().unwrap_or(0);
+        }
     }
 
     /// Where the counter of a hash is told, or would be.
@@ -211,25 +252,19 @@ impl Sketch {
         self.places[free] = EMPTY;
     }
 
-    /// A counter with the smallest count. Counts only grow, so that those looked at before need not be again until there
-    /// is none left of that count.
-    fn smallest(&mut self) -> usize {
-        let of_smallest = |sketch: &Self| {
-            let ahead = &sketch.counts[sketch.looked..];
-            ahead.iter().position(|&count| count == sketch.smallest).map(|ahead| sketch.looked + ahead)
-        };
-        let counter = of_smallest(self).or_else(|| {
-            self.smallest = self.counts.iter().copied().min().unwrap_or(0);
-            self.looked = 0;
-            of_smallest(self)
-        });
-        self.looked = counter.expect("one of them is the smallest");
-        self.looked
+    /// A counter with the smallest count, when all counters are taken: found in at most as many steps as there are blocks, and
+    /// counters in one.
+    fn smallest(&self) -> usize {
+        let (block, smallest) =
+            self.smallest.iter().enumerate().min_by_key(|(_, count)| **count).expect("there are blocks");
+        let begin = block * BLOCK;
+        let place = self.counts[begin..begin + BLOCK].iter().position(|count| count == smallest);
+        begin + place.expect("the smallest count of the block is in it")
     }
 
-    /// The most that a key may have been counted which has no counter.
+    /// The most that the count of a key without a counter may be.
     fn floor(&self) -> u64 {
-        if self.counts.len() < COUNTERS { 0 } else { self.counts.iter().copied().min().unwrap_or(0) }
+        if self.counts.len() < COUNTERS { 0 } else { self.counts[self.smallest()] }
     }
 
     /// The count of a hash, and by how much it may be too high.
@@ -248,8 +283,8 @@ impl Sketch {
                     sketches.map(|sketch| sketch.counted(known.hash));
                 HotKey {
                     key: known.name.split(SEPARATOR).map(str::to_owned).collect(),
-                    count: count + other_count,
-                    error: error + other_error,
+                    count: count.saturating_add(other_count),
+                    error: error.saturating_add(other_error),
                 }
             });
         }
@@ -258,8 +293,8 @@ impl Sketch {
         keys.truncate(most);
         Hottest {
             keys,
-            total: sketches.iter().map(|sketch| sketch.total).sum(),
-            error_bound: sketches.iter().map(|sketch| sketch.floor()).sum(),
+            total: sketches.iter().fold(0, |sum, sketch| sum.saturating_add(sketch.total)),
+            error_bound: sketches.iter().fold(0, |sum, sketch| sum.saturating_add(sketch.floor())),
         }
     }
 }
@@ -288,10 +323,12 @@ mod tests {
         key.wrapping_mul(0x9e37_79b9_7f4a_7c15) // distinct, as hashes of distinct keys are
     }
 
-    fn count(hot: &HotKeys, key: u64, is_denied: bool, now: Timestamp) {
+    fn count(hot: &HotKeys, key: u64, hit: Hit, now: Timestamp) {
         let name = key.to_string();
-        hot.count(hash(key), || [name.as_str()].into_iter().collect(), is_denied, now);
+        hot.count(hash(key), || [name.as_str()].into_iter().collect(), hit, now);
     }
+
+    const HIT: Hit = Hit { tokens: 1, is_denied: false };
 
     const fn minute(minute: u64) -> Timestamp {
         Timestamp::from_nanos(minute * 60_000_000_000)
@@ -301,20 +338,26 @@ mod tests {
     fn few_keys_are_counted_exactly() {
         let hot = HotKeys::default();
         for key in 1..=100 {
-            (0..key).for_each(|time| count(&hot, key, time == 0, minute(0)));
+            (0..key).for_each(|time| {
+                count(&hot, key, Hit { tokens: 1000 - key, is_denied: time == 0 }, minute(0))
+            });
         }
-        let (hits, denials) = hot.hottest(3, minute(0));
+        let [hits, tokens, denials] = HotBy::ALL.map(|by| hot.hottest(by, 3, minute(0)));
         let told: Vec<_> = hits.keys.iter().map(|hot| (hot.key[0].as_str(), hot.count, hot.error)).collect();
         assert_eq!(told, [("100", 100, 0), ("99", 99, 0), ("98", 98, 0)]);
         assert_eq!((hits.total, hits.error_bound, denials.total), (5050, 0, 100));
+        assert_eq!(
+            (tokens.total, tokens.keys[0].count),
+            ((1..=100).map(|key| key * (1000 - key)).sum(), 90_000)
+        );
     }
 
     /// Against exact counts, on a stream where few keys are hot and very many are not; within a turn, and over two, where
-    /// others are hot in the second.
+    /// others are hot in the second. Tokens per request are 1, or from 0 to 2^40.
     #[test]
     fn no_count_is_too_low_and_none_too_high_by_more_than_is_said() {
-        for turns in [1, 2] {
-            let (hot, mut exact) = (HotKeys::default(), HashMap::<u64, u64>::new());
+        for (turns, is_weighted) in [(1, false), (2, false), (1, true), (2, true)] {
+            let (hot, mut exact) = (HotKeys::default(), HotBy::ALL.map(|_| HashMap::<u64, u64>::new()));
             let mut random = tollgate_testkit::Random::new(7);
             for step in 0..200_000_u64 {
                 let turn = step * turns / 200_000;
@@ -324,51 +367,88 @@ mod tests {
                 } else {
                     15 + random.below(100_000)
                 };
-                *exact.entry(key).or_default() += 1;
-                count(&hot, key, false, minute(5 * turn));
+                let tokens = if is_weighted { random.bits() >> (24 + random.below(40)) } else { 1 };
+                let is_denied = random.below(4) == 0;
+                for (by, weight) in HotBy::ALL.into_iter().zip([1, tokens, u64::from(is_denied)]) {
+                    *exact[by as usize].entry(key).or_default() += weight;
+                }
+                count(&hot, key, Hit { tokens, is_denied }, minute(5 * turn));
             }
-            let (hits, _) = hot.hottest(2 * COUNTERS, minute(5 * (turns - 1)));
-            assert!(hits.keys.len() >= COUNTERS);
-            assert_eq!(hits.total, 200_000);
-            assert!(
-                hits.error_bound <= hits.total / COUNTERS as u64,
-                "{} of {}",
-                hits.error_bound,
-                hits.total
-            );
-            for hot in &hits.keys {
-                let exact = exact[&hot.key[0].parse().unwrap()];
-                assert!(hot.count >= exact && hot.count - hot.error <= exact, "{hot:?} is {exact}");
-                assert!(hot.error <= hits.error_bound);
+            for by in HotBy::ALL {
+                let (exact, of) = (&exact[by as usize], (by, turns, is_weighted));
+                let hottest = hot.hottest(by, 2 * COUNTERS, minute(5 * (turns - 1)));
+                assert!(hottest.keys.len() >= COUNTERS, "{of:?}");
+                assert_eq!(hottest.total, exact.values().sum::<u64>(), "{of:?}");
+                let bound = hottest.total / COUNTERS as u64;
+                assert!(hottest.error_bound <= bound, "{of:?}: {} of {bound}", hottest.error_bound);
+                for hot in &hottest.keys {
+                    let exact = exact[&hot.key[0].parse().unwrap()];
+                    assert!(
+                        hot.count >= exact && hot.count - hot.error <= exact,
+                        "{of:?}: {hot:?} is {exact}"
+                    );
+                    assert!(hot.error <= hottest.error_bound, "{of:?}: {hot:?}");
+                }
+                for (key, count) in exact.iter().filter(|(_, count)| **count > hottest.error_bound) {
+                    let is_found = hottest.keys.iter().any(|hot| hot.key[0] == key.to_string());
+                    assert!(is_found, "{of:?}: {key} with {count}");
+                }
+                let first = exact[&hottest.keys[0].key[0].parse().unwrap()];
+                assert!(first + hottest.error_bound >= exact.values().copied().max().unwrap(), "{of:?}");
+                if by == HotBy::Hits && !is_weighted {
+                    assert_eq!(hottest.keys[0].key, [["0", "5"][turns as usize - 1]], "{of:?}");
+                }
             }
-            for (key, count) in exact.iter().filter(|(_, count)| **count > hits.error_bound) {
-                assert!(hits.keys.iter().any(|hot| hot.key[0] == key.to_string()), "{key} with {count}");
-            }
-            assert_eq!(hits.keys[0].key, [["0", "5"][turns as usize - 1]]);
         }
+    }
+
+    #[test]
+    fn the_smallest_counter_is_found_whatever_the_weights_are() {
+        let (mut sketch, mut random) = (Sketch::default(), tollgate_testkit::Random::new(11));
+        for step in 0..50_000_u64 {
+            let key = random.below(300);
+            let name = key.to_string();
+            let weight = 1 + (random.bits() >> (30 + random.below(34)));
+            sketch.add(hash(key), || [name.as_str()].into_iter().collect(), weight);
+            if sketch.counts.len() == COUNTERS {
+                let smallest = sketch.counts.iter().copied().min();
+                assert_eq!(Some(sketch.counts[sketch.smallest()]), smallest, "step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn counts_that_do_not_fit_stay_at_the_largest_number() {
+        let hot = HotKeys::default();
+        for key in 0..300 {
+            (0..2)
+                .for_each(|_| count(&hot, key, Hit { tokens: u64::MAX, is_denied: false }, minute(key / 60)));
+        }
+        let tokens = hot.hottest(HotBy::Tokens, 1, minute(5));
+        assert_eq!((tokens.keys[0].count, tokens.total), (u64::MAX, u64::MAX));
     }
 
     #[test]
     fn what_was_hot_more_than_ten_minutes_ago_is_forgotten() {
         let told = |hot: &HotKeys, now| {
-            hot.hottest(9, now).0.keys.into_iter().map(|hot| hot.key.concat()).collect::<Vec<_>>()
+            hot.hottest(HotBy::Hits, 9, now).keys.into_iter().map(|hot| hot.key.concat()).collect::<Vec<_>>()
         };
         let hot = HotKeys::default();
-        count(&hot, 1, false, minute(0));
-        count(&hot, 2, false, minute(6));
+        count(&hot, 1, HIT, minute(0));
+        count(&hot, 2, HIT, minute(6));
         assert_eq!(told(&hot, minute(6)), ["1", "2"]);
-        count(&hot, 3, false, minute(12));
+        count(&hot, 3, HIT, minute(12));
         assert_eq!(told(&hot, minute(12)), ["2", "3"]);
         // Though nobody comes.
         assert_eq!(told(&hot, minute(14)), ["2", "3"]);
         assert_eq!(told(&hot, minute(15)), ["3"]);
         assert!(told(&hot, minute(20)).is_empty());
         // And though the next comes late: what it finds may be as old as the turn before.
-        count(&hot, 4, false, minute(20));
-        count(&hot, 5, false, minute(29));
+        count(&hot, 4, HIT, minute(20));
+        count(&hot, 5, HIT, minute(29));
         assert_eq!(told(&hot, minute(29)), ["4", "5"]);
         assert_eq!(told(&hot, minute(30)), ["5"]);
-        count(&hot, 6, false, minute(100));
+        count(&hot, 6, HIT, minute(100));
         assert_eq!(told(&hot, minute(100)), ["6"]);
     }
 

@@ -21,7 +21,7 @@ use crate::connections::{ConnectionMetrics, Connections};
 use crate::distribution::Distribution;
 use crate::gateway::GatewayMetrics;
 use crate::holding::Holding;
-use crate::hot_keys::HotKeys;
+use crate::hot_keys::{Hit, HotKeys};
 use crate::output;
 use crate::store::Health;
 
@@ -303,13 +303,14 @@ impl Metrics {
             metrics.decisions[protocol as usize][outcome as usize].inc();
             let capacity = limit.capacity().max(1);
             metrics.remaining_ratio.observe(limit.decision().status.remaining as f64 / capacity as f64);
-            if limit.is_charged() {
-                metrics.cost.inc_by(verdict.cost());
+            let tokens = if limit.is_charged() { verdict.cost() } else { 0 };
+            if tokens > 0 {
+                metrics.cost.inc_by(tokens);
             }
-            let now = verdict.decided_at();
-            // Of a limit with one key for everybody, that one is the hottest.
-            if limit.limit().has_keys() {
-                metrics.hot_keys.count(limit.key_hash(), || limit.key(), !limit.is_allowed(), now);
+            // A limit without a key has nothing to compare, and a peek uses nothing.
+            if limit.limit().has_keys() && verdict.cost() > 0 {
+                let hit = Hit { tokens, is_denied: !limit.is_allowed() };
+                metrics.hot_keys.count(limit.key_hash(), || limit.key(), hit, verdict.decided_at());
             }
         };
         for limit in verdict.limits() {

@@ -69,3 +69,43 @@ fn names_of_hot_keys_are_for_admins_only() {
         assert_eq!(hot(&[]), hashed, "the same while the process runs");
     }
 }
+
+#[test]
+fn hot_keys_are_listed_by_hits_tokens_and_denials() {
+    let service = Service::start(
+        "limits: [{ name: per-user, key: [user], token_bucket: { rate: 1/day, burst: 100 } }]",
+    );
+    let mut client = service.connect();
+    let mut charge = |user: &str, costs: &[u64]| {
+        costs.iter().for_each(|cost| _ = client.check(&[("user", user)], Some(*cost)));
+    };
+    charge("often", &[1; 9]);
+    charge("large", &[60, 30]);
+    charge("denied", &[100, 50, 50, 50]); // what is denied charges nothing
+    charge("peeks", &[0; 20]);
+    let mut hot =
+        |query: &str| json_of(&client.get(&format!("/v1/hot{query}")))["limits"]["per-user"].clone();
+    let keys = |list: &Value| -> Vec<(String, u64)> {
+        let keys = list["keys"].as_array().unwrap().iter();
+        keys.map(|hot| (hot["key"][0].as_str().unwrap().to_owned(), hot["count"].as_u64().unwrap())).collect()
+    };
+    let named = |keys: &[(&str, u64)]| {
+        keys.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect::<Vec<_>>()
+    };
+    let all = hot("");
+    for (by, expected) in [
+        ("hits", &[("often", 9), ("denied", 4), ("large", 2)][..]),
+        ("tokens", &[("denied", 100), ("large", 90), ("often", 9)]),
+        ("denials", &[("denied", 3)]),
+    ] {
+        assert_eq!(keys(&all[by]), named(expected), "{by}");
+        assert_eq!(all[by]["total"], expected.iter().map(|(_, count)| count).sum::<u64>(), "{by}");
+        let only = hot(&format!("?limit=per-user&by={by}"));
+        assert_eq!(only, serde_json::json!({ by: all[by] }));
+    }
+    for query in ["?by=cost", "?by=hits&by=tokens", "?limit=per-user&limit=per-user", "?order=hits"] {
+        let answer = client.get(&format!("/v1/hot{query}"));
+        assert_eq!(answer.status, 400, "{query}: {answer:?}");
+    }
+    assert!(client.get("/v1/hot?by=cost").body.contains("`hits`, `tokens` or `denials`"));
+}

@@ -1,4 +1,4 @@
-//! `GET /v1/hot`: the keys asked for most, and those denied most.
+//! `GET /v1/hot`: the keys with the most requests, tokens and denials.
 
 use std::sync::Arc;
 
@@ -10,32 +10,60 @@ use serde_json::{Map, Value, json};
 use super::problem::Problem;
 use super::query::query_pairs;
 use super::{Answer, reply, require_admin};
-use crate::hot_keys::Hottest;
+use crate::hot_keys::{HotBy, Hottest};
 use crate::service::Service;
 
-/// As many keys are told of.
+/// The most keys in each list.
 const MOST: usize = 20;
+
+/// What the query asks for.
+struct Query {
+    limit: Option<String>,
+    by: Option<HotBy>,
+}
+
+impl Query {
+    fn read(query: Option<&str>) -> Result<Self, Problem> {
+        let mut read = Self { limit: None, by: None };
+        for (name, value) in query_pairs(query)? {
+            match name.as_str() {
+                "limit" if read.limit.is_none() => read.limit = Some(value),
+                "by" if read.by.is_none() => {
+                    let by = HotBy::ALL.into_iter().find(|by| by.as_str() == value);
+                    read.by = Some(by.ok_or_else(|| {
+                        Problem::bad_request(format!("by={value}: it is `hits`, `tokens` or `denials`"))
+                    })?);
+                }
+                "limit" | "by" => {
+                    return Err(Problem::bad_request(format!(
+                        "`{name}` is in the query twice: send it once"
+                    )));
+                }
+                _ => return Err(Problem::bad_request(format!("`{name}`: the query takes `limit` and `by`"))),
+            }
+        }
+        Ok(read)
+    }
+}
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let is_admin = require_admin(&service, &request).is_ok();
-    let pairs = query_pairs(request.uri().query())?;
-    let wanted = match &pairs[..] {
-        [] => None,
-        [(name, value)] if name == "limit" => Some(value),
-        _ => return Err(Problem::bad_request("the query takes `limit`, once, and nothing else")),
-    };
+    let Query { limit: wanted, by } = Query::read(request.uri().query())?;
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());
     let mut limits = Map::new();
     for (number, name) in
-        policy.limit_numbers().filter(|(_, name)| wanted.is_none_or(|wanted| wanted == name))
+        policy.limit_numbers().filter(|(_, name)| wanted.as_ref().is_none_or(|wanted| wanted == name))
     {
         let Some(metrics) = service.metrics.limit(number) else { continue };
-        let (mut hits, mut denials) = metrics.hot_keys.hottest(MOST, now);
-        if !is_admin {
-            service.key_mask.mask(&mut hits);
-            service.key_mask.mask(&mut denials);
+        let mut lists = Map::new();
+        for by in HotBy::ALL.into_iter().filter(|known| by.is_none_or(|by| by == *known)) {
+            let mut hottest = metrics.hot_keys.hottest(by, MOST, now);
+            if !is_admin {
+                service.key_mask.mask(&mut hottest);
+            }
+            lists.insert(by.as_str().to_owned(), list(&hottest));
         }
-        limits.insert(name.to_owned(), json!({ "hits": told(&hits), "denials": told(&denials) }));
+        limits.insert(name.to_owned(), lists.into());
     }
     match wanted {
         Some(name) if limits.is_empty() => Err(Problem::new(
@@ -46,7 +74,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     }
 }
 
-fn told(hottest: &Hottest) -> Value {
+fn list(hottest: &Hottest) -> Value {
     let keys: Vec<Value> = hottest
         .keys
         .iter()
