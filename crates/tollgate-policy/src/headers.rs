@@ -2,15 +2,19 @@
 //!
 //! A new generation is one more variant of [`Ietf`] and one more function here.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tollgate::Outcome;
 
 use crate::engine::{LimitVerdict, Summary};
 use crate::policy::{Headers, Ietf, XRateLimit};
 
-/// As many limits are told of.
+/// The most limits in a header.
 const MOST_LIMITS: usize = 8;
+
+type Limits<'v, 'a> = SmallVec<[LimitVerdict<'v, 'a>; MOST_LIMITS]>;
 
 /// The largest number that a structured field can carry.
 const LARGEST: u64 = 999_999_999_999_999;
@@ -24,15 +28,15 @@ pub fn headers<'v, 'a: 'v>(
 ) -> Vec<(&'static str, String)> {
     let mut headers = Vec::with_capacity(7);
     let mut told = told.into();
-    // What nobody has asked is not told of.
+    // A limit whose state is not known is left out.
     told.limits.retain(|limit| limit.is_known());
     told.reported = told.reported.filter(LimitVerdict::is_known);
-    put_tightest_first(&mut told);
-    let (limits, told) = (&told.limits, &told);
+    let told = &told;
+    let in_policy_order = keep_tightest(&told.limits);
     match settings.ietf {
-        Ietf::Draft08 => draft_08(limits, &mut headers),
-        Ietf::Draft07 => draft_07(told, limits, &mut headers),
-        Ietf::Draft06 => draft_06(told, limits, &mut headers),
+        Ietf::Draft08 => draft_08(&in_policy_order, &mut headers),
+        Ietf::Draft07 => draft_07(told, &in_policy_order, &mut headers),
+        Ietf::Draft06 => draft_06(told, &in_policy_order, &mut headers),
         Ietf::Off => {}
     }
     x_ratelimit(settings.x_ratelimit, told, unix_time, &mut headers);
@@ -46,22 +50,29 @@ pub fn headers<'v, 'a: 'v>(
     headers
 }
 
-/// Drafts 08 to 11: a list of items, each with the name of its policy. It goes with every answer of a proxy, so it is put
-/// together without `write!`, which takes three times as long.
-fn draft_08(limits: &[LimitVerdict<'_, '_>], headers: &mut Vec<(&'static str, String)>) {
+/// Drafts 08 to 11: a list of items, each with the name of its policy. `RateLimit-Policy` has the order of the policy file, so
+/// that its value stays the same while states change. `RateLimit` has the tightest limit first. Every answer of a proxy carries
+/// them, so they are put together without `write!`, which takes three times as long.
+fn draft_08(limits: &Limits<'_, '_>, headers: &mut Vec<(&'static str, String)>) {
     let length: usize = limits.iter().map(|limit| limit.name().len() + 40).sum();
     let (mut policy, mut state) = (String::with_capacity(length), String::with_capacity(length));
+    // Names need no escapes: the policy file allows none that would.
+    let push_name = |limit: &LimitVerdict<'_, '_>, list: &mut String| {
+        list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+        list.push_str(limit.name());
+    };
     for limit in limits {
-        // Names need no escapes: the policy file allows none that would.
-        for list in [&mut policy, &mut state] {
-            list.push_str(if list.is_empty() { "\"" } else { ", \"" });
-            list.push_str(limit.name());
-        }
+        push_name(limit, &mut policy);
         push_number("\";q=", limit.capacity().min(LARGEST), &mut policy);
         match window_seconds(limit) {
             Some(window) => push_number(";w=", window, &mut policy),
             None => policy.push_str(";qu=\"concurrent-requests\""),
         }
+    }
+    let mut tightest_first = limits.clone();
+    tightest_first.sort_by_key(tightness);
+    for limit in &tightest_first {
+        push_name(limit, &mut state);
         push_number("\";r=", limit.decision().status.remaining.min(LARGEST), &mut state);
         if let Some(more) = limit.more_after() {
             push_number(";t=", more.as_secs_ceil().min(LARGEST), &mut state);
@@ -129,18 +140,27 @@ fn x_ratelimit(
     headers.push(("x-ratelimit-reset", number(reset)));
 }
 
-/// Of the limits, those that deny come first, the longest wait before all; then those with least remaining.
-fn put_tightest_first(told: &mut Summary<'_, '_>) {
-    told.limits.sort_by_key(|limit| {
-        let decision = limit.decision();
-        let wait = std::cmp::Reverse(match decision.outcome {
-            Outcome::Deny { retry } => Some(retry), // the worst news first
-            Outcome::Allow { .. } => None,
-        });
-        let (remaining, reset) = (decision.status.remaining, std::cmp::Reverse(decision.status.reset_after));
-        (limit.is_allowed(), wait, remaining, reset)
+/// The order from the tightest limit on: those that deny come first, the longest wait before all; then those with least
+/// remaining.
+fn tightness(limit: &LimitVerdict<'_, '_>) -> impl Ord + use<> {
+    let decision = limit.decision();
+    let wait = Reverse(match decision.outcome {
+        Outcome::Deny { retry } => Some(retry), // "never" is the longest
+        Outcome::Allow { .. } => None,
     });
-    told.limits.truncate(MOST_LIMITS);
+    (limit.is_allowed(), wait, decision.status.remaining, Reverse(decision.status.reset_after))
+}
+
+/// The tightest limits, as many as a header has, in the order of the policy.
+fn keep_tightest<'v, 'a>(limits: &[LimitVerdict<'v, 'a>]) -> Limits<'v, 'a> {
+    if limits.len() <= MOST_LIMITS {
+        return limits.into();
+    }
+    let mut kept: Vec<(usize, &LimitVerdict<'v, 'a>)> = limits.iter().enumerate().collect();
+    kept.sort_by_key(|(_, limit)| tightness(limit));
+    kept.truncate(MOST_LIMITS);
+    kept.sort_unstable_by_key(|(place, _)| *place);
+    kept.into_iter().map(|(_, limit)| *limit).collect()
 }
 
 /// Quota, remaining and reset of the one limit that is told of. What is denied resets, for these drafts, when it may try

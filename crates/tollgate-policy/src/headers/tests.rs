@@ -68,11 +68,63 @@ fn draft_08_lists_every_limit_that_applied() {
     assert_eq!(
         told(ietf, "/flight", 1, 3),
         [
-            "ratelimit-policy: \"in-flight\";q=2;qu=\"concurrent-requests\", \"per-user\";q=10;w=4",
+            "ratelimit-policy: \"per-user\";q=10;w=4, \"in-flight\";q=2;qu=\"concurrent-requests\"",
             "ratelimit: \"in-flight\";r=0, \"per-user\";r=8;t=1",
             "cache-control: no-store",
         ]
     );
+}
+
+/// Clients may compare the value with that of the answer before.
+#[test]
+fn ratelimit_policy_keeps_the_order_of_the_policy_file() {
+    let numbers = |name: char, limit: u32| {
+        format!(
+            "  - {{ name: {name}, match: {{ path: [/all, /{name}] }}, key: [], fixed_window: {{ limit: {limit}, window: 1h }} }}\n"
+        )
+    };
+    let file = format!("limits:\n{}{}{}", numbers('a', 30), numbers('b', 20), numbers('c', 40));
+    for generation in ["draft-08", "draft-07", "draft-06"] {
+        let file = format!("headers: {{ ietf: {generation} }}\n{file}");
+        let engine =
+            Engine::with_clock(Policy::read(Path::new("t.yaml"), &file).unwrap(), Clock::manual()).unwrap();
+        let policy = engine.policy();
+        let value = |name: &str, path: &str| {
+            let request = Request { attributes: &[("path", path)], cost: Some(5) };
+            let verdict = policy.check(&request, engine.clock().now()).unwrap();
+            let told = headers(&policy.headers, &verdict, UNIX);
+            told.into_iter().find(|(known, _)| *known == name).unwrap().1
+        };
+        let all = value("ratelimit-policy", "/all");
+        (0..7).for_each(|_| _ = value("ratelimit-policy", "/c")); // now c is the tightest
+        assert_eq!(value("ratelimit-policy", "/all"), all, "{generation}");
+        if generation == "draft-08" {
+            assert_eq!(all, "\"a\";q=30;w=3600, \"b\";q=20;w=3600, \"c\";q=40;w=3600");
+            assert!(value("ratelimit", "/all").starts_with("\"c\";"), "the tightest first");
+        }
+    }
+}
+
+/// Of more limits than a header has, both headers name the same.
+#[test]
+fn the_tightest_eight_limits_are_listed() {
+    let limits: String = (1..=10)
+        .map(|n| {
+            format!("  - {{ name: l{n}, key: [], fixed_window: {{ limit: {}, window: 1h }} }}\n", 100 - 9 * n)
+        })
+        .collect();
+    let file = format!("limits:\n{limits}");
+    let engine =
+        Engine::with_clock(Policy::read(Path::new("t.yaml"), &file).unwrap(), Clock::manual()).unwrap();
+    let policy = engine.policy();
+    let verdict = policy.check(&Request { attributes: &[], cost: None }, engine.clock().now()).unwrap();
+    let told = headers(&policy.headers, &verdict, UNIX);
+    let names = |value: &str| -> Vec<String> {
+        value.split(", ").map(|item| item.split('"').nth(1).unwrap().to_owned()).collect()
+    };
+    let expected: Vec<String> = (3..=10).map(|n| format!("l{n}")).collect();
+    assert_eq!(names(&told[0].1), expected);
+    assert_eq!(names(&told[1].1), expected.into_iter().rev().collect::<Vec<_>>());
 }
 
 /// What can never pass before what can, later.
@@ -118,7 +170,7 @@ fn older_drafts_tell_of_one_limit() {
             "ratelimit-policy: 10;w=4, 100;w=3600",
         ]
     );
-    assert_eq!(told(six, "/flight", 1, 1)[3], "ratelimit-policy: 2, 10;w=4");
+    assert_eq!(told(six, "/flight", 1, 1)[3], "ratelimit-policy: 10;w=4, 2");
 }
 
 #[test]
