@@ -139,6 +139,11 @@ pub(crate) const HEADERS: &[Key] = &[
         Word(&["epoch", "delta", "off"]),
         "`X-RateLimit-*`, with the reset as Unix time or in seconds from now.",
     ),
+    key(
+        "upstream",
+        Word(&["replace", "keep"]),
+        "What the gateway does with `RateLimit`, `RateLimit-*`, `X-RateLimit-*` and `Retry-After` of the application: its own header replaces one of the same name, or the application's is kept. Default: `replace`. A denial of the gateway carries its own headers.",
+    ),
 ];
 
 pub(crate) const STORE: &[Key] = &[

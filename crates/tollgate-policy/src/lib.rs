@@ -37,7 +37,7 @@ pub use policy::{
     Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Descriptor, Entry, Envoy, FairQueue,
     Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, MaxBytes, Memory, MinRate, OnError,
     Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tier, Timeouts, Tls, Trust,
-    Uncounted, UnusableFile, WhenMissing, Work, XRateLimit,
+    Uncounted, UnusableFile, UpstreamHeaders, WhenMissing, Work, XRateLimit,
 };
 pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};

@@ -26,7 +26,7 @@ pub use self::matching::Match;
 pub(crate) use self::matching::{Condition, Pattern};
 use self::numbers::Numbers;
 pub use self::settings::{
-    AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, XRateLimit,
+    AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, UpstreamHeaders, XRateLimit,
 };
 pub use self::store::{MaxBytes, Memory, Redis, RedisTls, Sentinel, StoreSettings};
 use crate::environment_values::EnvironmentValues;

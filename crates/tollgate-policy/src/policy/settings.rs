@@ -111,6 +111,18 @@ pub struct Headers {
     pub ietf: Ietf,
     /// `X-RateLimit-*`.
     pub x_ratelimit: XRateLimit,
+    /// Whose headers a client of the gateway gets.
+    pub upstream: UpstreamHeaders,
+}
+
+/// What the gateway does with `RateLimit`, `RateLimit-*`, `X-RateLimit-*` and `Retry-After` of the application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpstreamHeaders {
+    /// The gateway's own header replaces one of the same name.
+    #[default]
+    Replace,
+    /// The application's header is kept, and the gateway's own of the same name is left out.
+    Keep,
 }
 
 /// A generation of the draft.
@@ -145,9 +157,11 @@ impl Headers {
         let word = |key: &str| section.word(reader, key).unwrap_or(0);
         let ietf = word("ietf");
         let x_ratelimit = word("x_ratelimit");
+        let upstream = word("upstream");
         Self {
             ietf: [Ietf::Draft08, Ietf::Draft07, Ietf::Draft06, Ietf::Off][ietf],
             x_ratelimit: [XRateLimit::Epoch, XRateLimit::Delta, XRateLimit::Off][x_ratelimit],
+            upstream: [UpstreamHeaders::Replace, UpstreamHeaders::Keep][upstream],
         }
     }
 }

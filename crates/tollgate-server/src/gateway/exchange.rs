@@ -4,8 +4,8 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use bytes::Bytes;
 use tollgate::{Nanos, NoSlot, Timestamp, Turn, Weight};
 use tollgate_policy::{
-    PROBLEM_JSON, Permits, Policy, PolicyInForce, Request, RequestAttributes, RequestFault, Verdict,
-    has_detours, headers, host_name, problem,
+    PROBLEM_JSON, Permits, Policy, PolicyInForce, Request, RequestAttributes, RequestFault, UpstreamHeaders,
+    Verdict, has_detours, headers, host_name, problem,
 };
 
 use super::Gateway;
@@ -83,8 +83,9 @@ impl Held {
 struct Passed {
     permits: Permits,
     told: Vec<(&'static str, String)>, // to the client, of the limits
-    turn: Option<Turn>,                // for which it waits
-    delay: Nanos,                      // until then
+    upstream_headers: UpstreamHeaders,
+    turn: Option<Turn>, // for which it waits
+    delay: Nanos,       // until then
     decided: Timestamp,
     tenant: String,
     weight: Weight,
@@ -113,7 +114,19 @@ impl Gateway {
             Ok(passed) => passed,
             Err(refused) => return Some(*refused),
         };
-        let Passed { permits, told, turn, delay, decided, tenant, weight, cost, head, client } = passed;
+        let Passed {
+            permits,
+            mut told,
+            upstream_headers,
+            turn,
+            delay,
+            decided,
+            tenant,
+            weight,
+            cost,
+            head,
+            client,
+        } = passed;
         let mut held = Held { _permits: permits, ..Held::default() };
         if !delay.is_zero() {
             let service = &*self.service;
@@ -158,6 +171,9 @@ impl Gateway {
                 if asked.framing == Framing::Chunked {
                     // A stream in both directions: the client need not send while the application answers.
                     front.upload().release();
+                }
+                if upstream_headers == UpstreamHeaders::Keep {
+                    leave_out_sent(&mut told, answered.headers());
                 }
                 Reply::answered(asked.method, answered, told, held)
             }
@@ -208,6 +224,7 @@ impl Gateway {
         Ok(Passed {
             permits,
             told: headers(&policy.headers, &verdict, unix_time()),
+            upstream_headers: policy.headers.upstream,
             turn: verdict.turn(),
             delay: verdict.delay(),
             decided: verdict.decided_at(),
@@ -322,6 +339,13 @@ fn denied(policy: &Policy, verdict: &Verdict<'_>, method: &Method) -> Reply {
     told.push(("content-type", PROBLEM_JSON.to_owned()));
     let body = if *method == Method::HEAD { Bytes::new() } else { problem(verdict, status.as_u16()).into() };
     Reply { told, ..Refusal { status, headers: HeaderMap::new(), body }.into() }
+}
+
+/// Leaves out those of our headers that the application has sent to the client itself.
+fn leave_out_sent(told: &mut Vec<(&'static str, String)>, answer: &Lines) {
+    told.retain(|(ours, _)| {
+        !forward::carried_on(answer).any(|(name, _)| name.eq_ignore_ascii_case(ours.as_bytes()))
+    });
 }
 
 /// Whether a status means that the application or a service behind it could not answer. A client can provoke others, such as 500 and 501.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tollgate_testkit::free_port;
 
+use super::application::application;
 use super::backend::Backend;
 use super::running::Gateway;
 use crate::service::{eventually, json_of, pause, timed};
@@ -336,4 +337,67 @@ fn a_place_in_flight_is_held_until_the_answer_has_been_read_or_the_client_has_le
     assert_eq!(client.send("GET", "/", &[], "").status, 429);
     drop(leaving);
     eventually("it has left before its answer", || client.send("GET", "/", &[], "").status == 200);
+}
+
+/// An application that has limits of its own, and names a header that is for the gateway only.
+fn limited_application() -> SocketAddr {
+    application(|head, talk| {
+        let (status, own) = match head.split(' ').nth(1) {
+            Some("/limited") => ("200 OK", "RateLimit: \"app\";r=7\r\nX-RateLimit-Limit: 70\r\n"),
+            Some("/busy") => ("503 Service Unavailable", "retry-after: 9\r\nratelimit-reset: 90\r\n"),
+            Some("/hop") => ("200 OK", "connection: ratelimit\r\nratelimit: \"app\";r=7\r\n"),
+            _ => ("200 OK", ""),
+        };
+        talk.say(&format!("HTTP/1.1 {status}\r\n{own}content-length: 0\r\n\r\n"));
+    })
+}
+
+const OWN_LIMIT: &str = "limits: [{ name: ours, key: [], fixed_window: { limit: 4, window: 1day } }]";
+
+/// The values of a header, of which there is at most one.
+fn values<'a>(answer: &'a tollgate_testkit::http::Answer, names: &[&'a str]) -> Vec<&'a str> {
+    for name in names {
+        let count = answer.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)).count();
+        assert!(count <= 1, "{name}: {answer:?}");
+    }
+    names.iter().map(|name| answer.header(name).unwrap_or("-")).collect()
+}
+
+#[test]
+fn limit_headers_of_the_application_are_replaced_by_default() {
+    let upstream = format!("http://{}", limited_application());
+    for policy in [OWN_LIMIT.to_owned(), format!("headers: {{ upstream: replace }}\n{OWN_LIMIT}")] {
+        let gateway = Gateway::before(&upstream, "", &policy);
+        let answer = gateway.connect().send("GET", "/limited", &[], "");
+        assert!(answer.header("ratelimit").unwrap().starts_with("\"ours\";r=3"), "{answer:?}");
+        assert_eq!(values(&answer, &["ratelimit", "x-ratelimit-limit"])[1], "4");
+        // Of another name, they pass.
+        let answer = gateway.connect().send("GET", "/busy", &[], "");
+        assert_eq!(values(&answer, &["retry-after", "ratelimit-reset"]), ["9", "90"]);
+    }
+}
+
+#[test]
+fn limit_headers_of_the_application_are_kept_on_request() {
+    let upstream = format!("http://{}", limited_application());
+    let gateway = Gateway::before(&upstream, "", &format!("headers: {{ upstream: keep }}\n{OWN_LIMIT}"));
+    let mut client = gateway.connect();
+    let names = ["ratelimit", "x-ratelimit-limit", "x-ratelimit-remaining", "ratelimit-policy"];
+    // What the application sends is kept, and what it does not send is ours.
+    let answer = client.send("GET", "/limited", &[], "");
+    assert_eq!(values(&answer, &names), ["\"app\";r=7", "70", "3", "\"ours\";q=4;w=86400"]);
+    // Without any of its own, all are ours.
+    let answer = client.send("GET", "/", &[], "");
+    assert_eq!(values(&answer, &names)[1..], ["4", "2", "\"ours\";q=4;w=86400"]);
+    assert!(answer.header("ratelimit").unwrap().starts_with("\"ours\";r=2"), "{answer:?}");
+    // A header that ends at the gateway does not count as sent.
+    let answer = client.send("GET", "/hop", &[], "");
+    assert!(answer.header("ratelimit").unwrap().starts_with("\"ours\";r=1"), "{answer:?}");
+    let answer = client.send("GET", "/busy", &[], "");
+    assert_eq!((answer.status, values(&answer, &["retry-after"])), (503, vec!["9"]));
+    // A denial is the gateway's.
+    let answer = client.send("GET", "/limited", &[], "");
+    assert_eq!((answer.status, values(&answer, &names)[1]), (429, "4"));
+    assert!(answer.header("ratelimit").unwrap().starts_with("\"ours\";r=0"), "{answer:?}");
+    assert!(answer.header("retry-after").is_some());
 }

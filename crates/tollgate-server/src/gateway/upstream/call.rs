@@ -13,7 +13,7 @@ use tollgate_policy::Timeouts;
 use super::connection::{AnswerBody, Connected};
 use super::{InFlight, Upstream};
 use crate::gateway::front::{BodyError, Front, unless_gone};
-use crate::gateway::h1::{Decoder, Encoder, Framing, HeadReader, ResponseHead, Timer};
+use crate::gateway::h1::{Decoder, Encoder, Framing, HeadReader, Lines, ResponseHead, Timer};
 
 /// As much of a body is put together before it is sent.
 const SEND: usize = 32 << 10;
@@ -69,6 +69,11 @@ impl Answered {
     pub(in crate::gateway) const fn status(&self) -> StatusCode {
         let (Self::Answer(head, _) | Self::Upgraded(head, _)) = self;
         head.status
+    }
+
+    pub(in crate::gateway) const fn headers(&self) -> &Lines {
+        let (Self::Answer(head, _) | Self::Upgraded(head, _)) = self;
+        &head.headers
     }
 }
 
