@@ -16,10 +16,6 @@ use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
-use tonic_reflection::pb::v1::ServerReflectionRequest;
-use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
-use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
-use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 const POLICY: &str = "
 limits:
@@ -63,11 +59,14 @@ fn health_is_told_and_watched_until_the_end() {
     assert!(service.process.wait().success());
 }
 
-#[test]
-fn reflection_lists_the_services_and_their_messages() {
-    let (_service, address) = Service::start_grpc(POLICY);
-    runtime().block_on(async {
-        let mut client = ServerReflectionClient::new(channel(address).await);
+/// The names of all services, and the files of one method, as a version of reflection returns them.
+macro_rules! reflected {
+    ($address:expr, $version:ident) => {{
+        use tonic_reflection::pb::$version::ServerReflectionRequest;
+        use tonic_reflection::pb::$version::server_reflection_client::ServerReflectionClient;
+        use tonic_reflection::pb::$version::server_reflection_request::MessageRequest;
+        use tonic_reflection::pb::$version::server_reflection_response::MessageResponse;
+        let mut client = ServerReflectionClient::new(channel($address).await);
         let ask = |request| ServerReflectionRequest { host: String::new(), message_request: Some(request) };
         let requests = [
             ask(MessageRequest::ListServices(String::new())),
@@ -76,11 +75,27 @@ fn reflection_lists_the_services_and_their_messages() {
         let answers = client.server_reflection_info(tokio_stream::iter(requests)).await.unwrap().into_inner();
         let answers: Vec<_> = answers.map(|answer| answer.unwrap().message_response.unwrap()).collect().await;
         let MessageResponse::ListServicesResponse(services) = &answers[0] else { panic!("{answers:?}") };
-        let mut names: Vec<&str> = services.service.iter().map(|service| service.name.as_str()).collect();
+        let mut names: Vec<String> = services.service.iter().map(|service| service.name.clone()).collect();
         names.sort_unstable();
-        assert_eq!(names, [RLS, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"]);
         let MessageResponse::FileDescriptorResponse(files) = &answers[1] else { panic!("{answers:?}") };
-        assert!(!files.file_descriptor_proto.is_empty());
+        (names, files.file_descriptor_proto.clone())
+    }};
+}
+
+#[test]
+fn both_versions_of_reflection_list_the_services_and_their_messages() {
+    let (_service, address) = Service::start_grpc(POLICY);
+    runtime().block_on(async {
+        let (names, files) = reflected!(address, v1);
+        let expected = [
+            RLS,
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection",
+        ];
+        assert_eq!(names, expected);
+        assert!(!files.is_empty());
+        assert_eq!(reflected!(address, v1alpha), (names, files));
     });
 }
 

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tonic::server::NamedService as _;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
+use tonic_reflection::server::v1alpha;
 use tower_service::Service as _;
 
 use super::RateLimits;
@@ -57,13 +58,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// After how long a connection without a call is closed, by default.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// The three services of the port.
-pub(crate) struct Grpc<R: ServerReflection> {
+/// The services of the port. Reflection has two versions: older tools ask for `v1alpha` only.
+pub(crate) struct Grpc<R: ServerReflection, A: v1alpha::ServerReflection> {
     service: Arc<Service>,
     idle: Duration, // after which a connection without a call is closed
     rate_limits: RateLimitServiceServer<RateLimits>,
     health: HealthServer<Health>,
     reflection: ServerReflectionServer<R>,
+    reflection_v1alpha: v1alpha::ServerReflectionServer<A>,
 }
 
 /// The services of the port, which are well as long as `is_serving` says so.
@@ -71,24 +73,33 @@ pub(crate) fn grpc(
     service: Arc<Service>,
     idle: Option<Duration>,
     is_serving: watch::Receiver<bool>,
-) -> Grpc<impl ServerReflection> {
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1();
+) -> Grpc<impl ServerReflection, impl v1alpha::ServerReflection> {
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET)
+            .include_reflection_service(false) // both are registered above
+    };
     let rate_limits = RateLimitServiceServer::new(RateLimits(Arc::clone(&service)));
     Grpc {
         service,
         idle: idle.unwrap_or(IDLE),
         rate_limits: rate_limits.max_decoding_message_size(MOST_BYTES),
         health: HealthServer::new(Health(is_serving)).max_decoding_message_size(MOST_OTHER_BYTES),
-        reflection: reflection
-            .expect("made from proto/, and tried in tests")
+        reflection: reflection()
+            .build_v1()
+            .expect("the descriptors are made from proto/, and tests read them")
+            .max_decoding_message_size(MOST_OTHER_BYTES),
+        reflection_v1alpha: reflection()
+            .build_v1alpha()
+            .expect("the same descriptors")
             .max_decoding_message_size(MOST_OTHER_BYTES),
     }
 }
 
-impl<R: ServerReflection> Clone for Grpc<R> {
+impl<R: ServerReflection, A: v1alpha::ServerReflection> Clone for Grpc<R, A> {
     fn clone(&self) -> Self {
         Self {
             service: Arc::clone(&self.service),
@@ -96,11 +107,12 @@ impl<R: ServerReflection> Clone for Grpc<R> {
             rate_limits: self.rate_limits.clone(),
             health: self.health.clone(),
             reflection: self.reflection.clone(),
+            reflection_v1alpha: self.reflection_v1alpha.clone(),
         }
     }
 }
 
-impl<R: ServerReflection> Speak for Grpc<R> {
+impl<R: ServerReflection, A: v1alpha::ServerReflection> Speak for Grpc<R, A> {
     const NAME: &'static str = "grpc";
 
     async fn speak<S>(
@@ -164,7 +176,7 @@ where
     if calls.is_empty() { Poll::Pending } else { Poll::Ready(true) }
 }
 
-impl<R: ServerReflection> Grpc<R> {
+impl<R: ServerReflection, A: v1alpha::ServerReflection> Grpc<R, A> {
     /// Answers a call, at once if it is the usual one, is there, and nobody has to be waited for.
     fn answer(
         &self,
@@ -210,6 +222,8 @@ impl<R: ServerReflection> Grpc<R> {
                 self.health.call(request).await
             } else if service == ServerReflectionServer::<R>::NAME {
                 self.reflection.call(request).await
+            } else if service == v1alpha::ServerReflectionServer::<A>::NAME {
+                self.reflection_v1alpha.call(request).await
             } else {
                 self.rate_limits.call(request).await // which says so itself where nobody has it
             }
