@@ -13,6 +13,7 @@ mod forward_auth;
 mod gateway;
 mod grpc;
 mod grpc_port;
+mod http2_frames;
 mod lab;
 mod malformed;
 mod malformed_http;
