@@ -11,6 +11,7 @@ mod fairness;
 mod hanging_up;
 mod http2;
 pub(crate) mod load;
+mod paths_random;
 mod proxying;
 mod random_messages;
 mod rates;
