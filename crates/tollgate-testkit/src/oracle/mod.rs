@@ -11,6 +11,7 @@ pub mod adaptive;
 mod arrival_time;
 mod burst_credits;
 mod concurrency;
+pub mod envoy;
 #[cfg(test)]
 mod expected;
 mod fair_queue;
