@@ -5,6 +5,7 @@ mod allocations;
 mod blocked;
 mod envoy;
 mod envoy_counting;
+mod envoy_differential;
 mod envoy_files;
 mod reload;
 mod store_gone;

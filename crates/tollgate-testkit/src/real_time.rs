@@ -1,7 +1,7 @@
 //! Real time, for tests of real servers: measured and waited for, never assumed.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How often [`within`] looks.
 pub const STEP: Duration = Duration::from_millis(10);
@@ -18,6 +18,16 @@ pub fn timed<T>(what: impl FnOnce() -> T) -> (Duration, T) {
 #[expect(clippy::disallowed_methods, reason = "servers run by a real clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// Whole seconds of Unix time.
+///
+/// # Panics
+///
+/// When the clock of the machine is before 1970.
+#[expect(clippy::disallowed_methods, reason = "servers run by a real clock")]
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock after 1970").as_secs()
 }
 
 /// Lets real time pass, for promises that are about it.
