@@ -9,6 +9,7 @@ mod cross_site;
 mod environment;
 mod envoy;
 mod envoy_client;
+mod envoy_differential;
 mod forward_auth;
 mod gateway;
 mod grpc;
