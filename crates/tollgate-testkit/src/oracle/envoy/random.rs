@@ -71,8 +71,8 @@ pub fn random_case(random: &mut Random, domain: &str, features: Features) -> Cas
     let mut requests: Vec<(u64, Request)> = Vec::new();
     for _ in 0..random.between(4, 12) {
         let request = match requests.last() {
-            // The same request again reaches limits.
-            Some((_, last)) if random.chance(1, 2) => last.clone(),
+            // The same descriptors again reach limits.
+            Some((_, last)) if random.chance(1, 2) => again(random, last, features),
             _ => request(random, &config, features),
         };
         requests.push((now, request));
@@ -162,9 +162,7 @@ fn request(random: &mut Random, config: &Config, features: Features) -> Request 
         if !features.same_counter_twice && descriptors.iter().any(may_share) {
             continue;
         }
-        let hits_addend = (features.own_hits && random.chance(1, 4)).then(|| random.below(4));
-        let limit = (features.sent_limits && random.chance(1, 8)).then(|| sent(random, features));
-        descriptors.push(Descriptor { entries, hits_addend, limit });
+        descriptors.push(descriptor(random, entries, features));
     }
     let is_unknown = random.chance(1, 40);
     Request {
@@ -172,6 +170,28 @@ fn request(random: &mut Random, config: &Config, features: Features) -> Request 
         descriptors,
         hits_addend: if random.chance(1, 4) { u32::try_from(random.below(4)).expect("small") } else { 0 },
     }
+}
+
+/// The same descriptors, some with other hits or limits.
+fn again(random: &mut Random, last: &Request, features: Features) -> Request {
+    let mut request = last.clone();
+    for known in &mut request.descriptors {
+        if random.chance(1, 4) {
+            let mut other = descriptor(random, known.entries.clone(), features);
+            // Another limit meets the count of the last one only in the same unit.
+            if let (Some((_, unit)), true) = (known.limit, random.chance(1, 2)) {
+                other.limit = Some((sent(random, features).0, unit));
+            }
+            *known = other;
+        }
+    }
+    request
+}
+
+fn descriptor(random: &mut Random, entries: Vec<(String, String)>, features: Features) -> Descriptor {
+    let hits_addend = (features.own_hits && random.chance(1, 4)).then(|| random.below(4));
+    let limit = (features.sent_limits && random.chance(1, 6)).then(|| sent(random, features));
+    Descriptor { entries, hits_addend, limit }
 }
 
 /// A limit that is sent. The protocol has no week there.
