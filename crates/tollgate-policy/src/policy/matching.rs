@@ -275,7 +275,8 @@ fn matches_text(pattern: &str, text: &str) -> bool {
 /// same; by both, it is the same for all that one of them takes for the same.
 fn any_case(text: &str) -> Cow<'_, str> {
     if !text.is_ascii() {
-        return text.to_uppercase().to_lowercase().into();
+        // The small letter of U+0130 (İ) has a dot above it as a second character. Python, for one, takes it for an `i`.
+        return text.to_uppercase().to_lowercase().replace("i\u{307}", "i").into();
     }
     if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
         text.to_ascii_lowercase().into()
@@ -323,6 +324,9 @@ mod tests {
             (case, "/Login", "/LOGIN", true),
             (case, "/login", "/login/", false),
             (case, "/CAF\u{c9}/*", "/caf\u{e9}/x", true),
+            (case, "/login", "/log\u{130}n", true), // a capital I with a dot
+            (case, "/log\u{130}n", "/login", true),
+            (case, "/login", "/log\u{131}n", true), // a small i without one
             (slash, "/login", "/login/", true),
             (slash, "/login/", "/login", true),
             (slash, "/login", "/LOGIN", false),

@@ -149,7 +149,7 @@ fn spell(random: &mut Random, spelling: u64, character: char) -> Vec<u8> {
         // Letters that are `k` or `i` in another case: the Kelvin sign and the i without a dot.
         5 => match character {
             'k' => random.pick(&["%E2%84%AA", "%e2%84%aa", "\u{212a}"]).to_string(),
-            'i' => random.pick(&["%C4%B1", "%c4%b1", "I", "\u{131}"]).to_string(),
+            'i' => random.pick(&["%C4%B1", "%c4%b1", "%c4%b0", "I", "\u{131}", "\u{130}"]).to_string(),
             _ => character.to_string(),
         },
         // Full width: no application should take it for ASCII.
