@@ -79,6 +79,7 @@ fn ask<'a>(limit: &'static str, key: &'a str, rule: Rule) -> Ask<'a> {
         does: Does::Charge,
         part: Part::All,
         moves: false,
+        is_blocked: false,
     }
 }
 

@@ -64,6 +64,9 @@ pub struct Ask<'a> {
     /// Whether the key has one set of numbers at a time. A key that was last charged by others has then moved to these, and a
     /// denial writes its state by these, so that it refills by them.
     pub moves: bool,
+    /// Whether it is denied whatever its rule says: it stands for a limit of 0. It is charged only where denied requests count, or
+    /// in full.
+    pub is_blocked: bool,
 }
 
 /// What is done if a request passes.

@@ -1,11 +1,13 @@
 //! Random configurations of envoyproxy/ratelimit, and random requests, beside an independent model of it.
 //!
-//! Tollgate differs from the reference on purpose in two ways, which the model has as switches (`Counting`):
+//! Tollgate differs from the reference on purpose in three ways, which the model has as switches (`Counting`):
 //!
 //! - By default a denied request charges nothing (`counts_denied: false`). With `--count-denied` it is counted.
 //! - Counters never share a name (`joins_names: false`). The reference joins keys, values and the start of the window with `_`, so
 //!   that `a=b_c` and `a_b=c`, or an hour and a day that start together, or a limit that is sent and the rule in the file,
 //!   are one counter there. That is an accident of its names for keys in Redis.
+//! - Of several limits that one request sends for one counter, the strictest holds for all (`uses_strictest: true`). So a request is
+//!   decided the same in whatever order Envoy lists them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -93,7 +95,7 @@ fn line(response: &Response) -> String {
 }
 
 fn expected(case: &Case, counts_denied: bool) -> Vec<Response> {
-    let counting = Counting { counts_denied, joins_names: false };
+    let counting = Counting { counts_denied, joins_names: false, uses_strictest: true };
     let mut service = Service::new(vec![case.config.clone()], counting);
     case.requests.iter().map(|(at, request)| service.answer(request, START + at / 1_000_000_000)).collect()
 }
@@ -135,7 +137,7 @@ fn decide(engine: &Engine, request: &Request, now: Timestamp) -> Response {
 
 fn hits(request: &Request, descriptor: &Descriptor) -> Hits {
     match (descriptor.hits_addend, request.hits_addend) {
-        (Some(hits), _) => Hits::Charge(hits),
+        (Some(hits), _) => Hits::ChargeInFull(hits),
         (None, 0) => Hits::Usual,
         (None, hits) => Hits::Charge(hits.into()),
     }

@@ -76,6 +76,7 @@ mod tests {
                 does: Does::Charge,
                 part: Part::All,
                 moves: false,
+                is_blocked: false,
             };
             let mut key = Vec::new();
             write_key(&ask, &mut key);

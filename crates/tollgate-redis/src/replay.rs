@@ -127,6 +127,7 @@ fn repeated(
             Does::Refund => Outcome::ALLOW,
             Does::Preview => line.test_cost(asked.cost, now),
             Does::Charge | Does::Hold | Does::ChargeInFull if is_peek => Outcome::ALLOW,
+            _ if line.limit.is_blocked => line.test_blocked(sum, now),
             Does::ChargeInFull => line.test_in_full(sum, now),
             Does::Charge | Does::Hold => line.test_cost(sum, now),
         };
@@ -293,8 +294,21 @@ impl Line<'_> {
     fn test(&self, now: Timestamp) -> Outcome {
         match self.limit.does {
             Does::Refund => Outcome::ALLOW,
+            _ if self.limit.is_blocked => self.test_blocked(self.limit.cost, now),
             Does::ChargeInFull => self.test_in_full(self.limit.cost, now),
             Does::Charge | Does::Hold | Does::Preview => self.test_cost(self.limit.cost, now),
+        }
+    }
+
+    /// Above a limit of 0 is a key that was charged anything.
+    fn test_blocked(&self, cost: u64, now: Timestamp) -> Outcome {
+        let used_for = self.status(now).reset_after;
+        match cost {
+            0 if self.limit.does == Does::ChargeInFull && !used_for.is_zero() => {
+                Outcome::Deny { retry: Retry::After(used_for) }
+            }
+            0 => Outcome::ALLOW,
+            _ => Outcome::NEVER,
         }
     }
 

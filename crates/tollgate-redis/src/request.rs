@@ -83,6 +83,8 @@ pub(crate) struct Limit {
     pub(crate) part: Part,
     /// Whether a denial carries a key over that was written by other numbers.
     pub(crate) moves: bool,
+    /// Whether it is denied whatever its rule says.
+    pub(crate) is_blocked: bool,
 }
 
 impl Limit {
@@ -93,8 +95,9 @@ impl Limit {
             (Does::Charge | Does::ChargeInFull, Rule::Concurrency(_)) => Does::Preview,
             (does, _) => does,
         };
-        let (pace, cost, part, moves) = (ask.pace, ask.cost, ask.part, ask.moves);
-        Self { rule, tag: tag(&parts), parts, pace, cost, does, part, moves }
+        let (pace, cost, part) = (ask.pace, ask.cost, ask.part);
+        let (moves, is_blocked) = (ask.moves, ask.is_blocked);
+        Self { rule, tag: tag(&parts), parts, pace, cost, does, part, moves, is_blocked }
     }
 
     /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged. One that
@@ -119,6 +122,7 @@ impl Limit {
             self.part = Part::All;
         }
         self.moves &= other.moves;
+        self.is_blocked |= other.is_blocked;
     }
 
     /// Whether one that was denied a moment ago can be denied again without a call, and one that was not has nothing to add:
@@ -128,7 +132,11 @@ impl Limit {
             Rule::Concurrency(_) => self.does != Does::Refund,
             _ => matches!(self.does, Does::Charge | Does::Hold),
         };
-        is_asked && self.part == Part::All && !self.rule.counts_denied() && self.cost <= self.rule.capacity()
+        is_asked
+            && self.part == Part::All
+            && !self.rule.counts_denied()
+            && !self.is_blocked
+            && self.cost <= self.rule.capacity()
     }
 
     /// Whether what it says is remembered, in case it is a denial. A place may be given back at any time.
@@ -144,6 +152,7 @@ impl Limit {
             && self.pace == Pace::FULL
             && matches!(self.does, Does::Charge | Does::Hold)
             && self.part == Part::All
+            && !self.is_blocked
             && (1..=self.rule.capacity()).contains(&self.cost)
     }
 
@@ -157,9 +166,14 @@ impl Limit {
         }
     }
 
+    /// The limit of a window, as a script takes it.
+    const fn limit_of(&self, limit: u64) -> u64 {
+        if self.is_blocked { 0 } else { limit }
+    }
+
     /// What plan.lua is told of it.
     fn write(&self, id: &[u8], to: &mut Texts) {
-        let fits = self.cost <= self.rule.capacity();
+        let fits = self.cost <= self.rule.capacity() && !self.is_blocked;
         let does = match self.does {
             Does::ChargeInFull if self.cost == 0 => b'p', // denied by what is there already
             Does::ChargeInFull if fits => b'f',
@@ -187,7 +201,7 @@ impl Limit {
         let (in_full, most) = (matches!(does, b'f' | b'g'), self.rule.capacity().saturating_mul(2));
         let spent = match fits {
             true => self.cost,
-            false if in_full => self.cost.min(most),
+            _ if in_full => self.cost.min(most),
             false => 0,
         };
         let clipped = self.cost.min(MOST);
@@ -227,21 +241,21 @@ impl Limit {
                 let begins = if align == Align::Epoch { b'e' } else { b'f' };
                 head(b'f', &[begins, if counts_denied { b'd' } else { b'-' }]);
                 to.text(&self.tag);
-                to.number(limit);
+                to.number(self.limit_of(limit));
                 to.number(clipped);
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingLog { limit, window } => {
                 head(b'w', if self.moves { b"k" } else { b"-" });
                 to.text(&self.tag);
-                to.number(limit);
+                to.number(self.limit_of(limit));
                 to.number(spent);
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingCounter { limit, window, buckets, mode } => {
                 head(b's', mode_letter(mode).as_bytes());
                 to.text(&self.tag);
-                to.number(limit);
+                to.number(self.limit_of(limit));
                 to.number(clipped);
                 to.number(window.get() / MICRO);
                 to.number(buckets.into());

@@ -55,6 +55,7 @@ impl Store for Waiting<'_> {
             does: Does::Charge,
             part: Part::All,
             moves: false,
+            is_blocked: false,
         });
         let asks: Vec<Ask<'_>> = asks.collect();
         let decided = self.runtime.block_on(self.store.decide(&asks, false)).unwrap();

@@ -225,6 +225,7 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
                     // Alone they take the long script, together some take the short one.
                     part: if key % 2 == 0 { Part::All } else { Part::Alone },
                     moves,
+                    is_blocked: false,
                 };
                 let decided = store.decide(&[ask], false).await;
                 (key, decided.unwrap_or_else(|error| panic!("{name}, key {key}: {error}")).each[0].decision)
@@ -284,6 +285,7 @@ async fn compare_permits(store: &RedisStore, random: &mut Random, key: u64, step
             does: if random.below(5) == 0 { Does::Charge } else { Does::Hold },
             part: Part::All,
             moves: false,
+            is_blocked: false,
         };
         let decided = store.decide(std::slice::from_ref(&ask), false).await.unwrap();
         let outcome = rule.test(&state, cost, now);

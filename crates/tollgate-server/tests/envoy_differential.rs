@@ -75,7 +75,7 @@ fn differing(cases: &[Case], counts_denied: bool) -> Vec<&Case> {
 
 /// The model's answers at the time before each answer.
 fn expected(case: &Case, answers: &[Timed], counts_denied: bool) -> Vec<Response> {
-    let counting = Counting { counts_denied, joins_names: false };
+    let counting = Counting { counts_denied, joins_names: false, uses_strictest: true };
     let mut model = Model::new(vec![case.config.clone()], counting);
     let requests = case.requests.iter().zip(answers);
     requests.map(|((_, request), timed)| model.answer(request, timed.before)).collect()

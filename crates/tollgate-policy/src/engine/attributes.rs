@@ -84,12 +84,16 @@ impl<'a> Values<'a> {
         self.all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// What it has of the entries of an Envoy descriptor, in order: they follow `domain`, under whatever key they were
-    /// found by. Values that share one count are left out. A key stands before its value where the entry has a `*` in its key.
+    /// What it has of the entries of an Envoy descriptor, in order: they follow `domain`. Values that share one count are left
+    /// out. A key stands before its value where the entry has a `*` in its key, and everywhere if a key differs from that of its
+    /// entry: `a_x` finds the rule of key `a` and value `x`, and has a count of its own.
     pub(crate) fn of_entries<'e>(&'e self, entries: &'e [Entry]) -> impl Iterator<Item = &'a str> + 'e {
-        entries.iter().enumerate().flat_map(|(i, entry)| {
+        let sent = self.all.get(1..).unwrap_or_default();
+        let differs =
+            entries.iter().zip(sent).any(|(entry, (key, _))| !entry.has_key_star() && *key != entry.key);
+        entries.iter().enumerate().flat_map(move |(i, entry)| {
             let (key, value) = self.all.get(i + 1).copied().unwrap_or_default();
-            let key = entry.has_key_star().then_some(key);
+            let key = (entry.has_key_star() || differs).then_some(key);
             key.into_iter().chain((!entry.share_threshold).then_some(value))
         })
     }

@@ -6,7 +6,13 @@ use crate::policy::{Descriptor, Entry, Pattern, Policy};
 
 /// Every descriptor of a policy, by domain.
 #[derive(Debug, Default)]
-pub(crate) struct Descriptors(HashMap<String, Level>);
+pub(crate) struct Descriptors(HashMap<String, Domain>);
+
+#[derive(Debug, Default)]
+struct Domain {
+    level: Level,
+    counts_denied: bool, // one of its limits does
+}
 
 /// What one entry of a descriptor may be.
 #[derive(Debug, Default)]
@@ -37,9 +43,14 @@ impl Descriptors {
         let uncounted = (0..).zip(&policy.descriptors).map(|(i, of)| (&of.descriptor, Leaf::Uncounted(i)));
         let mut all: Vec<(&Descriptor, Leaf)> = limits.chain(uncounted).collect();
         all.sort_by_key(|(descriptor, _)| descriptor.place);
-        let mut domains: HashMap<String, Level> = HashMap::new();
+        let mut domains: HashMap<String, Domain> = HashMap::new();
         for (descriptor, leaf) in all {
-            let level = domains.entry(descriptor.domain.clone()).or_default();
+            let domain = domains.entry(descriptor.domain.clone()).or_default();
+            domain.counts_denied |= match leaf {
+                Leaf::Limit(place) => policy.limits[place as usize].rule.counts_denied(),
+                Leaf::Uncounted(place) => policy.descriptors[place as usize].counts_denied,
+            };
+            let level = &mut domain.level;
             if let Some((last, before)) = descriptor.entries.split_last() {
                 let level = before.iter().fold(level, |level, entry| &mut level.node(entry).next);
                 level.node(last).leaf = Some(leaf);
@@ -53,11 +64,16 @@ impl Descriptors {
         self.0.is_empty() || self.0.contains_key(domain)
     }
 
+    /// Whether the limits of this domain count denied requests.
+    pub(crate) fn counts_denied(&self, domain: &str) -> bool {
+        self.0.get(domain).is_some_and(|domain| domain.counts_denied)
+    }
+
     /// What a descriptor comes to. At each entry the exact value is looked for, then a pattern, then the key alone;
     /// what was found is not given up for another, and only the last entry's counts.
     pub(crate) fn find(&self, domain: &str, entries: &[(&str, &str)]) -> Option<Leaf> {
         let (last, before) = entries.split_last()?;
-        let (mut level, mut joined) = (self.0.get(domain)?, String::new());
+        let (mut level, mut joined) = (&self.0.get(domain)?.level, String::new());
         for entry in before {
             level = &level.find(entry, &mut joined)?.next;
         }

@@ -68,12 +68,7 @@ impl<'a> Explanation<'a> {
             if explained.applies {
                 asks.push(Ask {
                     pace,
-                    ..limit.stored_ask(
-                        limit.numbers(numbers).rule,
-                        &key,
-                        limit.cost_of(numbers, self.cost),
-                        Does::Preview,
-                    )
+                    ..limit.stored_ask(limit.numbers(numbers).rule, &key, self.cost, Does::Preview)
                 });
             }
         }
@@ -136,7 +131,7 @@ impl<'a> Explanation<'a> {
             };
             let numbers = in_force.numbers_of(place, standing);
             let key = limit.shared_key(&values);
-            let mut decision = limit.ask(numbers, &key).cost(limit.cost_of(numbers, cost)).preview_at(now);
+            let mut decision = limit.ask(numbers, &key).cost(cost).preview_at(now);
             decision.status = limit.status(numbers, decision.status);
             let is_missing = denies == Some(true) && cost > 0;
             if is_missing {

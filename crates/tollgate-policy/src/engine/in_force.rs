@@ -399,12 +399,6 @@ impl LimitInForce {
         self.numbers(numbers).is_blocked
     }
 
-    /// The cost to ask of a rule for a request of this cost. A rule denies a cost that it can never hold for ever, and charges
-    /// nothing: so it is asked where nothing passes. A peek still costs nothing.
-    pub(super) fn cost_of(&self, numbers: NumbersId, cost: u64) -> u64 {
-        if self.is_blocked(numbers) && cost > 0 { u64::MAX } else { cost }
-    }
-
     /// The most that can pass at once.
     pub(super) fn capacity(&self, numbers: NumbersId) -> u64 {
         if self.is_blocked(numbers) { 0 } else { self.numbers(numbers).rule.capacity() }
@@ -436,13 +430,15 @@ impl LimitInForce {
             does,
             part: Part::Alone,
             moves: self.moves,
+            is_blocked: false,
         }
     }
 
     /// A request of cost 1 to a key.
     pub(crate) fn ask<'l>(&'l self, numbers: NumbersId, key: &[&str]) -> Request<'l> {
         let (ask, tier) = (self.counter.limiter.ask(&Parts(key)), self.numbers(numbers).tier);
-        if self.moves { ask.only_tier(tier) } else { ask.tier(tier) }
+        let ask = if self.moves { ask.only_tier(tier) } else { ask.tier(tier) };
+        if self.is_blocked(numbers) { ask.blocked() } else { ask }
     }
 
     /// Forgets a key. False if it was not remembered.

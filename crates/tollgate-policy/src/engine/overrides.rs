@@ -21,15 +21,21 @@ pub struct Override {
     pub window: Duration,
 }
 
-impl Override {
-    /// Its rule, if there is one: a limit of 0 needs none.
-    pub(super) fn rule(self) -> Result<Rule, ThrottleError> {
-        let rule = FixedWindow::new(u64::from(self.limit).max(1), self.window, Align::Epoch);
-        rule.map(Rule::from).map_err(|error| ThrottleError::Rule(error.to_string()))
-    }
+/// An override, as the limits of its domain count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SentLimit {
+    pub(super) of: Override,
+    pub(super) counts_denied: bool,
 }
 
-impl Override {
+impl SentLimit {
+    /// Its rule. No rule has a limit of 0: requests to that are blocked.
+    pub(super) fn rule(self) -> Result<Rule, ThrottleError> {
+        let rule = FixedWindow::new(u64::from(self.of.limit).max(1), self.of.window, Align::Epoch)
+            .map_err(|error| ThrottleError::Rule(error.to_string()))?;
+        Ok(if self.counts_denied { rule.counting_denied().into() } else { rule.into() })
+    }
+
     /// What is asked of a store for it, under the key that the attributes make.
     pub(super) fn stored_ask<'a>(
         self,
@@ -41,24 +47,25 @@ impl Override {
     ) -> Ask<'a> {
         Ask {
             // Another limit has the same count, another window has its own.
-            limit: format!("*sent-{}s", self.window.as_secs()).into(),
+            limit: format!("*sent-{}s", self.of.window.as_secs()).into(),
             key: attributes.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_bytes()]).collect(),
             tag: attributes.first().map_or(&[], |(_, domain)| domain.as_bytes()),
             rule,
             pace: Pace::FULL,
-            cost: if self.limit == 0 && cost > 0 { u64::MAX } else { cost },
+            cost,
             does,
             part,
             moves: false,
+            is_blocked: self.of.limit == 0,
         }
     }
 }
 
 /// The limiter of all of them, in the table of the policy's limits, with which they are decided together.
-pub(super) struct Overrides(RwLock<Rules<Override>>);
+pub(super) struct Overrides(RwLock<Rules<SentLimit>>);
 
 /// The rules of some of them, which stay as they are while this is held.
-pub(super) struct KnownOverrides<'o>(RwLockReadGuard<'o, Rules<Override>>);
+pub(super) struct KnownOverrides<'o>(RwLockReadGuard<'o, Rules<SentLimit>>);
 
 impl Overrides {
     pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
@@ -68,11 +75,11 @@ impl Overrides {
     /// Makes all of these known, and keeps them.
     pub(super) fn known(
         &self,
-        overrides: impl Iterator<Item = Override> + Clone,
+        overrides: impl Iterator<Item = SentLimit> + Clone,
         now: Timestamp,
     ) -> Result<KnownOverrides<'_>, ThrottleError> {
         let rules = self.0.read();
-        let is_known = |of: &Override| rules.known.get(of).inspect(|known| known.use_at(now)).is_some();
+        let is_known = |of: &SentLimit| rules.known.get(of).inspect(|known| known.use_at(now)).is_some();
         if overrides.clone().all(|of| is_known(&of)) {
             return Ok(KnownOverrides(rules));
         }
@@ -92,12 +99,11 @@ impl Overrides {
 impl KnownOverrides<'_> {
     /// A request of some cost to the key that the attributes make, for windows of this length: another limit has the
     /// same count, another window has its own.
-    pub(super) fn ask(&self, of: Override, attributes: &[(&str, &str)], cost: u64) -> Request<'_> {
+    pub(super) fn ask(&self, sent: SentLimit, attributes: &[(&str, &str)], cost: u64) -> Request<'_> {
         let parts: SmallVec<[&str; 8]> = attributes.iter().flat_map(|(key, value)| [*key, *value]).collect();
-        let known = self.0.known.get(&of).expect("made known, and kept");
-        let ask = self.0.limiter.ask(&(of.window, Parts(&parts))).tier(known.tier);
-        // What no window could hold is denied for ever, and charged to nobody.
-        ask.cost(if of.limit == 0 && cost > 0 { u64::MAX } else { cost })
+        let known = self.0.known.get(&sent).expect("made known, and kept");
+        let ask = self.0.limiter.ask(&(sent.of.window, Parts(&parts))).tier(known.tier).cost(cost);
+        if sent.of.limit == 0 { ask.blocked() } else { ask }
     }
 }
 

@@ -216,8 +216,7 @@ impl<'a> Verdict<'a> {
 
     pub(super) fn ask(&self, entry: &Entry) -> tollgate::Request<'a> {
         let limit = self.in_force.limit(entry.limit);
-        let cost = limit.cost_of(entry.numbers, self.cost);
-        let ask = limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(cost);
+        let ask = limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(self.cost);
         if self.in_full { ask.in_full() } else { ask }
     }
 

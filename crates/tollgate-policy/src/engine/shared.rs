@@ -156,12 +156,16 @@ impl<'a> Verdict<'a> {
     pub(super) fn stored_ask(&self, engine: &Engine, entry: &Entry, does: Does, part: Part) -> Ask<'a> {
         let limit = self.in_force.limit(entry.limit);
         let key = limit.shared_key(&self.values);
-        // What no limit could hold is denied for ever, and charged to nobody.
-        let never = self.cost > 0 && part == Part::Alone && entry.is_missing;
-        let cost = if never { u64::MAX } else { limit.cost_of(entry.numbers, self.cost) };
+        let is_missing = part == Part::Alone && entry.is_missing;
+        let is_blocked = limit.is_blocked(entry.numbers) || is_missing;
         let does = if self.in_full && does == Does::Charge { Does::ChargeInFull } else { does };
         let pace = engine.pace_of(self.in_force, limit, entry.numbers);
-        Ask { part, pace, ..limit.stored_ask(limit.numbers(entry.numbers).rule, &key, cost, does) }
+        Ask {
+            part,
+            pace,
+            is_blocked,
+            ..limit.stored_ask(limit.numbers(entry.numbers).rule, &key, self.cost, does)
+        }
     }
 
     pub(super) fn hash_keys(&mut self) {
@@ -413,6 +417,7 @@ impl<'a> Ask<'a> {
             does: Does::Charge,
             part: Part::All,
             moves: false,
+            is_blocked: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use tollgate::{Decision, KeyedLimiter, Outcome, Timestamp};
 
 use super::descriptors::Leaf;
 use super::in_force::InForce;
-use super::overrides::{KnownOverrides, Override};
+use super::overrides::{KnownOverrides, Override, SentLimit};
 use super::plan::{MOST_LIMITS, Permits, Plan, WAITS};
 use super::shared::{Asks, Fallen, Outage, Shared};
 use super::throttle::{ThrottleError, Throttled};
@@ -148,13 +148,13 @@ impl<'a> Together<'a> {
         let mut together = Self { outcome: Outcome::ALLOW, answers };
         together.replace();
         together.require_few()?;
-        together.use_the_strictest();
+        together.use_the_strictest()?;
         Ok(together)
     }
 
     fn decide_here(&mut self, engine: &Engine, now: Timestamp) -> Result<(), NotDecided> {
         assert!(engine.shared.is_none(), "{WAITS}");
-        let sent = self.answers.iter().filter_map(|answer| answer.request.limit);
+        let sent = self.answers.iter().filter_map(Answer::sent_limit);
         let overrides = engine.overrides.known(sent, now)?;
         let asks = self.asks(&overrides);
         if self.watches() {
@@ -270,7 +270,7 @@ impl<'a> Together<'a> {
 
     /// Decides without the store, as each limit says.
     fn fall_back(&mut self, engine: &Engine, shared: &Shared, outage: Outage) -> Result<(), NotDecided> {
-        let sent = self.answers.iter().filter_map(|answer| answer.request.limit);
+        let sent = self.answers.iter().filter_map(Answer::sent_limit);
         let overrides = engine.overrides.known(sent, outage.now())?;
         let mut asked: Vec<Fallen<'_>> =
             self.answers.iter().flat_map(|answer| answer.fallen(shared, &overrides)).collect();
@@ -343,7 +343,7 @@ impl<'a> Together<'a> {
     }
 
     /// Of limits that were sent for one key, the strictest holds for all.
-    fn use_the_strictest(&mut self) {
+    fn use_the_strictest(&mut self) -> Result<(), NotDecided> {
         for i in 0..self.answers.len() {
             let Described { attributes, limit: Some(of), .. } = self.answers[i].request else { continue };
             let same = self
@@ -353,7 +353,11 @@ impl<'a> Together<'a> {
                 .filter(|other| other.attributes == attributes);
             let limits = same.filter_map(|other| other.limit).filter(|other| other.window == of.window);
             self.answers[i].request.limit = limits.min_by_key(|of| of.limit);
+            if let Some(sent) = self.answers[i].sent_limit() {
+                self.answers[i].overridden = Some(Throttled::not_yet(sent.rule()?));
+            }
         }
+        Ok(())
     }
 
     /// Gives back what was charged before, to every limit that applies, and tells how they stand then.
@@ -367,7 +371,7 @@ impl<'a> Together<'a> {
             let left: SmallVec<[Decision; 8]> =
                 verdict.limits.iter().map(|entry| verdict.ask(entry).preview_at(now)).collect();
             answer.verdict.note(&tollgate::Verdict::of(&left), &left);
-            let sent = answer.request.limit.map(|of| overrides.ask(of, answer.request.attributes, 0));
+            let sent = answer.sent_limit().map(|of| overrides.ask(of, answer.request.attributes, 0));
             if let (Some(told), Some(ask)) = (&mut answer.overridden, sent) {
                 ask.cost(cost).refund_at(now, now);
                 told.decision = ask.preview_at(now);
@@ -451,7 +455,10 @@ impl<'a> Answer<'a> {
         let (found, overridden) = match (request.limit, limit) {
             (None, _) => (in_force.descriptors.find(domain, entries), None),
             (Some(_), None) => (None, None),
-            (Some(_), Some(of)) => (None, Some(Throttled::not_yet(of.rule()?))),
+            (Some(_), Some(of)) => {
+                let sent = SentLimit { of, counts_denied: in_force.descriptors.counts_denied(domain) };
+                (None, Some(Throttled::not_yet(sent.rule()?)))
+            }
         };
         let limit_of = |leaf| if let Leaf::Limit(place) = leaf { Some(place) } else { None };
         let Plan { mut verdict, .. } = if request.limit.is_some() {
@@ -498,7 +505,7 @@ impl<'a> Answer<'a> {
             self.refunding(self.verdict.stored_ask(engine, entry, Does::Charge, part))
         };
         let part = if watches { Part::Alone } else { Part::All };
-        let sent = self.request.limit.zip(self.overridden).map(move |(of, sent)| {
+        let sent = self.sent_limit().zip(self.overridden).map(move |(of, sent)| {
             let does = if self.verdict.in_full { Does::ChargeInFull } else { Does::Charge };
             self.refunding(of.stored_ask(self.request.attributes, self.verdict.cost, does, sent.rule, part))
         });
@@ -585,8 +592,15 @@ impl<'a> Answer<'a> {
         self.verdict.limits.len() + usize::from(self.overridden.is_some()) + quotas
     }
 
+    /// The limit that was sent with it, which counts denied requests where those of its domain do.
+    fn sent_limit(&self) -> Option<SentLimit> {
+        let domain = self.request.attributes.first().map_or("", |(_, domain)| domain);
+        let counts_denied = self.in_force.descriptors.counts_denied(domain);
+        self.request.limit.map(|of| SentLimit { of, counts_denied })
+    }
+
     fn ask_sent<'o>(&self, overrides: &'o KnownOverrides<'_>) -> Option<tollgate::Request<'o>> {
-        let ask = overrides.ask(self.request.limit?, self.request.attributes, self.verdict.cost);
+        let ask = overrides.ask(self.sent_limit()?, self.request.attributes, self.verdict.cost);
         Some(if self.verdict.in_full { ask.in_full() } else { ask })
     }
 

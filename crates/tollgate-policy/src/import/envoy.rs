@@ -477,13 +477,15 @@ impl Rule {
                 let limit = requests.max(1); // of what is blocked nobody asks how much
                 let window = duration_text(Duration::from_secs(seconds));
                 let _ = writeln!(policy, "    fixed_window: {{ limit: {limit}, window: {window} }}");
-                let flags = [("shadow", self.shadow_mode), ("count_denied", count_denied)];
-                policy.extend(
-                    flags.iter().filter(|(_, set)| *set).map(|(name, _)| format!("    {name}: true\n")),
-                );
+                if self.shadow_mode {
+                    policy.push_str("    shadow: true\n");
+                }
             }
             (None, Some(_)) => policy.push_str("    unlimited: true\n"),
             (None, None) => {}
+        }
+        if count_denied {
+            policy.push_str("    count_denied: true\n");
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Uncounted {
     pub descriptor: Descriptor,
     /// Whether Envoy is told that there is no end of it, rather than nothing.
     pub unlimited: bool,
+    /// Whether limits that Envoy sends with descriptors of its domain count denied requests.
+    pub counts_denied: bool,
 }
 
 /// How Envoy is answered.
@@ -160,7 +162,10 @@ impl fmt::Display for Descriptor {
 impl Uncounted {
     /// Reads what stands among the limits without an algorithm.
     pub(super) fn read(reader: &Reader<'_>, section: &Section<'_>, place: usize) -> Option<Self> {
-        for key in keys::LIMIT.iter().filter(|key| !["name", "descriptor", "unlimited"].contains(&key.name)) {
+        for key in keys::LIMIT
+            .iter()
+            .filter(|key| !["name", "descriptor", "unlimited", "count_denied"].contains(&key.name))
+        {
             if let Some(node) = section.get(key.name) {
                 let message = format!("`{}` of a descriptor that nobody counts", key.name);
                 reader.fault(
@@ -169,8 +174,9 @@ impl Uncounted {
             }
         }
         let descriptor = section.get("descriptor").and_then(|node| Descriptor::read(reader, node, place));
-        let unlimited = section.get("unlimited").and_then(|node| reader.flag(node)).unwrap_or(false);
-        Some(Self { descriptor: descriptor?, unlimited })
+        let flag = |key: &str| section.get(key).and_then(|node| reader.flag(node)).unwrap_or(false);
+        let (unlimited, counts_denied) = (flag("unlimited"), flag("count_denied"));
+        Some(Self { descriptor: descriptor?, unlimited, counts_denied })
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_core::adaptive::{Load, Pace, RateMultiplier};
 use tollgate_core::{
-    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule, SlidingCounter,
-    SlidingLog, TokenBucket,
+    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Outcome, Rate, Rule,
+    SlidingCounter, SlidingLog, TokenBucket,
 };
 use tollgate_policy::{Ask, Decided, Does, Part, Store as _};
 use tollgate_redis::{RedisStore, Settings};
@@ -47,6 +47,7 @@ fn ask<'a>(limit: &'a str, key: &'a str, rule: Rule, cost: u64) -> Ask<'a> {
         does: Does::Charge,
         part: Part::All,
         moves: false,
+        is_blocked: false,
     }
 }
 
@@ -120,6 +121,30 @@ async fn a_request_in_full_is_charged_also_where_the_plan_is_denied() {
             }
         }
         assert_eq!(passes, [true, true, true, false, false], "{name}");
+    }
+}
+
+/// A limit of 0: denied for ever, charged only where it is charged in full, and then a peek in full is denied, too.
+#[tokio::test]
+async fn a_blocked_request_is_denied_whatever_its_rule_says() {
+    let server = RedisServer::start();
+    let store = store_at_a_time(&server).await;
+    let window = FixedWindow::new(1, Duration::from_secs(60), Align::Epoch).unwrap();
+    for (name, rule) in counting_rules() {
+        let blocked = |cost| Ask { is_blocked: true, ..ask(name, "k", rule, cost) };
+        let outcome = async |ask| decide(&store, &[ask]).await.verdict.outcome;
+        assert_eq!(outcome(blocked(1)).await, Outcome::NEVER, "{name}");
+        assert!(dump(&server).is_empty(), "{name}: a blocked request was charged");
+        assert_eq!(outcome(blocked(0)).await, Outcome::ALLOW, "{name}: a peek");
+    }
+    for rule in [Rule::from(window), window.counting_denied().into()] {
+        let blocked =
+            |cost| Ask { is_blocked: true, does: Does::ChargeInFull, ..ask("window", "k", rule, cost) };
+        let outcome = async |ask| decide(&store, &[ask]).await.verdict.outcome;
+        assert_eq!(outcome(blocked(0)).await, Outcome::ALLOW);
+        assert_eq!(outcome(blocked(1)).await, Outcome::NEVER);
+        assert!(!outcome(blocked(0)).await.is_allowed(), "it is above a limit of 0");
+        server.command(&["FLUSHALL"]);
     }
 }
 

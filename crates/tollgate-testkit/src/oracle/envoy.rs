@@ -140,6 +140,9 @@ pub struct Counting {
     /// Two counters can have one name there: entries whose joined texts are equal, units whose windows start together,
     /// and a limit that is sent beside the rule that it replaces. Otherwise each of these has a count of its own.
     pub joins_names: bool,
+    /// Whether, of several limits that one request sends for one counter, the strictest holds for all. In the reference each
+    /// holds for its own descriptor.
+    pub uses_strictest: bool,
 }
 
 /// A running service.
@@ -158,6 +161,18 @@ struct Rule {
     /// What the counter is named by: each key, and its value or the pattern that stands for it.
     counted_by: Vec<(String, String)>,
     is_sent: bool,
+}
+
+/// Gives all limits that were sent for one counter the smallest of their numbers.
+fn use_strictest(rules: &mut [Option<Rule>]) {
+    let sent: Vec<_> = rules.iter().flatten().filter(|rule| rule.is_sent).collect();
+    let sent: Vec<_> =
+        sent.iter().filter_map(|rule| Some((rule.counted_by.clone(), rule.rate_limit.per_unit?))).collect();
+    for rule in rules.iter_mut().flatten().filter(|rule| rule.is_sent) {
+        let Some((limit, unit)) = &mut rule.rate_limit.per_unit else { continue };
+        let same = sent.iter().filter(|(name, (_, of))| *name == rule.counted_by && of == unit);
+        *limit = same.map(|(_, (limit, _))| *limit).min().unwrap_or(*limit);
+    }
 }
 
 impl Unit {
@@ -218,6 +233,9 @@ impl Service {
             if rule.as_ref().is_some_and(is_replaced) {
                 *rule = None;
             }
+        }
+        if self.counting.uses_strictest {
+            use_strictest(&mut rules);
         }
         if self.counting.counts_denied {
             self.count_all(request, &rules, now)

@@ -84,6 +84,22 @@ impl Request<'_> {
         self
     }
 
+    /// Denies it whatever its rule says, for ever: it stands for a limit of 0, which no rule can have. A peek passes. It is charged
+    /// only where denied requests count, or [`in_full`](Self::in_full).
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Outcome, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// assert_eq!(limiter.ask("banned").blocked().check().outcome, Outcome::NEVER);
+    /// assert_eq!(limiter.remaining("banned"), 10); // nothing was charged
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn blocked(mut self) -> Self {
+        self.ask.is_blocked = true;
+        self
+    }
+
     /// The numbers it is decided by. A key that was last charged by others keeps its tokens.
     ///
     /// ```

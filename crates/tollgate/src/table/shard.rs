@@ -29,6 +29,7 @@ pub(crate) struct Ask {
     pub(crate) is_one_of: bool,          // one of several of its plan, any of which is enough
     pub(crate) moves: bool, // the key has one tier at a time: asked under another, it has moved there
     pub(crate) in_full: bool, // the whole cost is charged in any case; cost 0 is denied while the key is above its limit
+    pub(crate) is_blocked: bool, // denied whatever the rule says: it stands for a limit of 0
 }
 
 impl Ask {
@@ -40,10 +41,20 @@ impl Ask {
         is_one_of: false,
         moves: false,
         in_full: false,
+        is_blocked: false,
     };
+
+    /// Whether it is decided in another way than most.
+    #[inline]
+    const fn is_special(&self) -> bool {
+        self.in_full | self.is_blocked
+    }
 
     #[inline]
     fn test(&self, rule: &Paced<'_>, state: &State, now: Timestamp) -> Outcome {
+        if self.is_blocked {
+            return self.test_blocked(rule.status(state, now));
+        }
         if self.in_full { rule.test_in_full(state, self.cost, now) } else { rule.test(state, self.cost, now) }
     }
 
@@ -53,6 +64,17 @@ impl Ask {
             rule.spend_in_full(state, self.cost, now);
         } else {
             rule.spend(state, permit, self.cost, now);
+        }
+    }
+
+    /// Above a limit of 0 is a key that was charged anything.
+    fn test_blocked(&self, status: Status) -> Outcome {
+        match self.cost {
+            0 if self.in_full && !status.reset_after.is_zero() => {
+                Outcome::Deny { retry: Retry::After(status.reset_after) }
+            }
+            0 => Outcome::ALLOW,
+            _ => Outcome::NEVER,
         }
     }
 
@@ -107,7 +129,7 @@ impl Shard {
         // The way of nearly all requests, with nothing in it that they do not need.
         if let Rule::TokenBucket(rule) = self.rules.get(number)
             && !self.rules.are_paced()
-            && !ask.in_full
+            && !ask.is_special()
             && let Some(slot) = self.segments.find_mut(ask.hash)
             && slot.rule() == number
         {
@@ -120,7 +142,7 @@ impl Shard {
         let (most, is_charged) = (self.max_bytes.saturating_sub(self.bytes()), self.is_charged(ask));
         let Self { segments, slab, rules, .. } = self;
         if is_charged
-            && !ask.in_full
+            && !ask.is_special()
             && let Some(slot) = segments.find_mut(ask.hash)
             && slot.rule() == number
         {

@@ -4,8 +4,8 @@ use super::{
 };
 use crate::random::Random;
 
-const REFERENCE: Counting = Counting { counts_denied: true, joins_names: true };
-const ALL_OR_NOTHING: Counting = Counting { counts_denied: false, joins_names: true };
+const REFERENCE: Counting = Counting { counts_denied: true, joins_names: true, uses_strictest: false };
+const ALL_OR_NOTHING: Counting = Counting { counts_denied: false, joins_names: true, uses_strictest: false };
 
 /// Ten seconds before the end of an hour, which is not the last of its day.
 const NOW: u64 = 1_700_002_790;
