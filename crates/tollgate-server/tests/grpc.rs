@@ -118,9 +118,11 @@ fn hits_of_the_descriptor_and_of_the_request() {
     assert_eq!(left(None, false, 2), (true, 7));
     assert_eq!(left(Some(3), false, 5), (true, 4));
     assert_eq!(left(Some(0), false, 5), (true, 4), "a look");
-    assert_eq!(left(Some(5), false, 0), (false, 4));
-    assert_eq!(left(Some(2), true, 0), (true, 6), "given back");
-    assert_eq!(left(None, true, 0), (true, 7));
+    assert_eq!(left(None, false, 5), (false, 4), "nothing is charged");
+    assert_eq!(left(Some(5), false, 0), (false, 0), "11 of 10 are charged");
+    assert_eq!(left(Some(0), false, 0), (false, 0), "above the limit");
+    assert_eq!(left(Some(2), true, 0), (true, 1), "given back");
+    assert_eq!(left(None, true, 0), (true, 2));
     assert_eq!(left(Some(u64::MAX), true, 0), (true, 10), "no more than was used");
 }
 

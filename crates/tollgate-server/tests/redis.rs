@@ -188,9 +188,9 @@ limits:
         assert_eq!(reply["reason"], reason, "{path}");
         assert!(took < Duration::from_secs(1), "{path}: nobody waits for what is not there");
     }
-    // What a client is told: to come back, not when.
+    // A client comes back when the store is tried again.
     let denied = client.ask("/closed", &[]);
-    assert_eq!((denied.status, denied.header("retry-after")), (429, None), "{denied:?}");
+    assert_eq!((denied.status, denied.header("retry-after")), (429, Some("1")), "{denied:?}");
     let body = json_of(&denied);
     assert_eq!(
         [&body["type"], &body["error"], &body["reason"], &body["violated-policies"]],
