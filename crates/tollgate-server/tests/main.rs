@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod admin_calls;
+mod blocked_limits;
 mod broken_output;
 mod connection_bounds;
 mod cross_site;

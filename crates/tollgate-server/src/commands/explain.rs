@@ -62,6 +62,8 @@ fn would(limit: &Explained<'_>) -> String {
         Outcome::Allow { delay } if delay.is_zero() => format!("allow, {} left before", status.remaining),
         Outcome::Allow { delay } => format!("allow after {delay}"),
         Outcome::Deny { retry: Retry::After(wait) } => format!("deny for {wait}"),
+        // A rule holds at least 1: only `limit: 0` and `blocked` make it 0.
+        Outcome::Deny { .. } if limit.capacity == 0 => "deny: the limit blocks every request".to_owned(),
         Outcome::Deny { .. } => format!("deny: it holds {}", limit.capacity),
     }
 }

@@ -59,11 +59,11 @@ fn status(answer: &Answer<'_>) -> DescriptorStatus {
         }
         (None, None) => return nothing,
     };
-    let (name, is_blocked) = match &limit.limit().descriptor {
-        Some(descriptor) => (descriptor.name.clone().unwrap_or_default(), descriptor.blocked),
-        None => (limit.name().to_owned(), false),
+    let name = match &limit.limit().descriptor {
+        Some(descriptor) => descriptor.name.clone().unwrap_or_default(),
+        None => limit.name().to_owned(),
     };
-    told(limit.rule(), is_blocked.then_some(0), &limit.decision(), name, is_allowed)
+    told(limit.rule(), limit.is_blocked().then_some(0), &limit.decision(), name, is_allowed)
 }
 
 /// What is told of one limit: `per_unit` where that is not what the rule says.

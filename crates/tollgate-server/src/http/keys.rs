@@ -22,7 +22,7 @@ pub(super) async fn look(State(service): State<Arc<Service>>, request: Request<B
     Ok(reply(&json!({
         "limit": limit,
         "key": key.key,
-        "capacity": key.rule.capacity(),
+        "capacity": key.capacity,
         "remaining": key.status.remaining,
         "reset_after": Seconds(key.status.reset_after),
     })))

@@ -32,7 +32,7 @@ fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {
         "name": shown(&limit.name),
         "algorithm": limit.algorithm_name(),
         "numbers": numbers(limit, None),
-        "capacity": (!limit.has_numbers_from_environment()).then(|| limit.rule.capacity()),
+        "capacity": capacity(limit),
         "key": limit.key.iter().map(|part| shown(&part.to_string())).collect::<Vec<_>>(),
         "match": matches,
         "ignore_case": limit.applies_to.ignores_case(),
@@ -41,6 +41,12 @@ fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {
         "shadow": limit.shadow,
         "tiers": tiers,
     })
+}
+
+/// The most that can pass at once. None where a number came from the environment, which is not shown.
+fn capacity(limit: &Limit) -> Option<u64> {
+    let capacity = if limit.is_blocked(None) { 0 } else { limit.rule.capacity() };
+    (!limit.has_numbers_from_environment()).then_some(capacity)
 }
 
 fn numbers(limit: &Limit, tier: Option<&str>) -> Value {
