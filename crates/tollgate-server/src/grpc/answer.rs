@@ -1,7 +1,7 @@
 //! What Envoy is answered.
 
 use prost_types::Duration;
-use tollgate::{Decision, Rule};
+use tollgate::{Align, Decision, Rule, RuleParts};
 use tollgate_policy::{Answer, PROBLEM_JSON, PolicyInForce, Summary, Together, headers, problem};
 
 use super::generated::envoy::config::core::v3::HeaderValue;
@@ -77,13 +77,25 @@ fn told(
     let (requests, unit) = in_units(rule).unwrap_or((rule.capacity(), Unit::Unknown));
     let requests = per_unit.unwrap_or(requests);
     let remaining = if per_unit == Some(0) { 0 } else { decision.status.remaining };
-    // Envoy cuts off what is below a second, so that it is told whole ones, rounded up.
-    let wait = decision.retry_after().unwrap_or(decision.status.reset_after).as_secs_ceil();
+    let wait = seconds_until_reset(rule, decision, unix_time().as_secs());
     DescriptorStatus {
         code: code(is_allowed).into(),
         current_limit: Some(RateLimit { requests_per_unit: fitting(requests), unit: unit.into(), name }),
         limit_remaining: fitting(remaining),
         duration_until_reset: Some(Duration { seconds: i64::try_from(wait).unwrap_or(i64::MAX), nanos: 0 }),
+    }
+}
+
+/// The seconds until a denied request may pass, else until the key is fully refilled. Envoy drops fractions of a second, so
+/// they are rounded up. An unused window of the clock reports its end, as the reference does.
+fn seconds_until_reset(rule: &Rule, decision: &Decision, unix_seconds: u64) -> u64 {
+    let wait = decision.retry_after().unwrap_or(decision.status.reset_after).as_secs_ceil();
+    match rule.parts() {
+        RuleParts::FixedWindow { align: Align::Epoch, window, .. } if wait == 0 => {
+            let window = window.as_secs_ceil().max(1);
+            window - unix_seconds % window
+        }
+        _ => wait,
     }
 }
 
@@ -120,7 +132,7 @@ fn in_units(rule: &Rule) -> Option<(u64, Unit)> {
 mod tests {
     use std::time::Duration;
 
-    use tollgate::{Align, Concurrency, FixedWindow, Rate, TokenBucket};
+    use tollgate::{Concurrency, FixedWindow, Nanos, Outcome, Rate, Retry, Status, TokenBucket};
 
     use super::*;
 
@@ -143,5 +155,34 @@ mod tests {
             assert_eq!(in_units(&rule), Some(expected), "{rule:?}");
         }
         assert_eq!(in_units(&Rule::from(Concurrency::new(5, None).expect("valid"))), None);
+    }
+
+    #[test]
+    fn unused_window_of_the_clock_resets_at_its_end() {
+        let window = |seconds, align| {
+            Rule::from(FixedWindow::new(5, Duration::from_secs(seconds), align).expect("valid"))
+        };
+        let bucket = Rule::from(
+            TokenBucket::new(Rate::new(1, Duration::from_secs(1)).expect("valid"), 5).expect("valid"),
+        );
+        let nanos = |millis: u64| Nanos::new(millis * 1_000_000);
+        let allow = Outcome::Allow { delay: nanos(0) };
+        let deny = |retry| Outcome::Deny { retry };
+        for (rule, outcome, reset_millis, unix_seconds, expected) in [
+            (window(60, Align::Epoch), allow, 0, 120, 60),
+            (window(60, Align::Epoch), allow, 0, 121, 59),
+            (window(60, Align::Epoch), allow, 0, 179, 1),
+            (window(1, Align::Epoch), allow, 0, 179, 1),
+            (window(60, Align::Epoch), deny(Retry::Never), 0, 130, 50),
+            (window(60, Align::Epoch), deny(Retry::After(nanos(2500))), 0, 130, 3),
+            (window(60, Align::Epoch), allow, 7100, 130, 8),
+            (window(60, Align::First), allow, 0, 130, 0),
+            (bucket, allow, 0, 130, 0),
+        ] {
+            let status = Status { remaining: 5, reset_after: nanos(reset_millis) };
+            let decision = Decision { outcome, status };
+            let found = seconds_until_reset(&rule, &decision, unix_seconds);
+            assert_eq!(found, expected, "{rule:?} {decision:?} at {unix_seconds}");
+        }
     }
 }
