@@ -67,7 +67,7 @@ enum Command {
 enum Import {
     /// The YAML files of envoyproxy/ratelimit
     Envoy {
-        /// A file, or a folder with *.yaml files, one domain each
+        /// A file, or a directory: every file in it whose name does not begin with a dot, one domain per file
         #[arg(value_name = "DIR|FILE")]
         path: PathBuf,
         /// Count denied requests as the reference does, also those that another descriptor denies
@@ -82,7 +82,8 @@ pub(crate) struct Serve {
     /// The policy file; without one, a built-in policy to try things with
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Files of envoyproxy/ratelimit to serve as they are: a folder with *.yaml files, or one of them
+    /// Serve the files of envoyproxy/ratelimit: a file, or a directory. Every file of the directory is read whose name
+    /// does not begin with a dot
     #[arg(long, value_name = "DIR")]
     pub(crate) envoy_config: Option<PathBuf>,
     /// Let the limits of --envoy-config count denied requests as the reference does

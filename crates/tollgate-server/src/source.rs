@@ -86,7 +86,7 @@ pub(crate) fn read_policy(file: &Path) -> Result<Policy, String> {
     Policy::read(file, &read_text(file)?).map_err(|faults| shown(&faults))
 }
 
-/// Makes a policy of a file of envoyproxy/ratelimit, or of all in a folder.
+/// Makes a policy of a file of envoyproxy/ratelimit, or of all files in a directory.
 pub(crate) fn read_envoy(path: &Path, count_denied: bool) -> Result<EnvoyImport, String> {
     let mut files = Vec::new();
     for file in envoy_files(path)? {
@@ -97,7 +97,8 @@ pub(crate) fn read_envoy(path: &Path, count_denied: bool) -> Result<EnvoyImport,
         .map_err(|wrong| wrong.iter().map(shown).collect::<Vec<_>>().join("\n\n"))
 }
 
-/// The file, or every `*.yaml` of a folder, in the order of their names.
+/// The file, or every file of a directory that is not hidden, in the order of their names, as the reference reads them.
+/// Subdirectories, pipes and sockets are skipped. A link counts as what it points to.
 fn envoy_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     let refused = |error: std::io::Error| format!("{}: {error}", path.display());
     if !std::fs::metadata(path).map_err(refused)?.is_dir() {
@@ -106,15 +107,20 @@ fn envoy_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for file in std::fs::read_dir(path).map_err(refused)? {
         let file = file.map_err(refused)?.path();
-        // Those that begin with a dot are an editor's.
+        // Editors keep swap files under such names, and Kubernetes the directory `..data` of a mounted ConfigMap.
         let is_hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !is_hidden && file.extension().is_some_and(|extension| extension == "yaml") {
+        // Reading a link that points nowhere reports the error.
+        let is_readable = std::fs::metadata(&file).map_or(true, |metadata| metadata.is_file());
+        if !is_hidden && is_readable {
             files.push(file);
         }
     }
     files.sort();
     if files.is_empty() {
-        return Err(format!("{}: there is no *.yaml in this folder", path.display()));
+        return Err(format!(
+            "{}: no files of limits in this directory; names that begin with a dot are skipped",
+            path.display()
+        ));
     }
     Ok(files)
 }
@@ -123,7 +129,7 @@ fn read_text(file: &Path) -> Result<String, String> {
     let refused = |error: std::io::Error| format!("{}: {error}", file.display());
     let metadata = std::fs::metadata(file).map_err(refused)?;
     if !metadata.is_file() {
-        return Err(format!("{}: this is no file", file.display()));
+        return Err(format!("{}: not a regular file", file.display()));
     }
     if metadata.len() > MOST_BYTES {
         return Err(format!(

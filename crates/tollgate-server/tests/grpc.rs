@@ -239,7 +239,7 @@ fn files_of_the_reference_are_served_as_they_are_and_again_when_they_change() {
     let folder = directory.path("config");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("mongo.yaml"), file(5)).unwrap();
-    std::fs::write(folder.join("notes.txt"), "no YAML").unwrap();
+    std::fs::write(folder.join(".notes.txt"), "no YAML").unwrap();
     let settings = directory.write("tollgate.yaml", "listen: { http: '127.0.0.1:0', grpc: '127.0.0.1:0' }\n");
     let mut command = std::process::Command::new(TOLLGATE);
     command.args(["serve", "--config"]).arg(&settings).arg("--envoy-config").arg(&folder);

@@ -11,6 +11,7 @@ mod environment;
 mod envoy;
 mod envoy_client;
 mod envoy_differential;
+mod envoy_directory;
 mod forward_auth;
 mod gateway;
 mod grpc;
