@@ -27,6 +27,9 @@ enum Command {
         /// The policy in force now: also say what becomes of each of its limits
         #[arg(long, value_name = "OLD")]
         against: Option<PathBuf>,
+        /// Warn about files that cannot be used, such as certificates and tokens, instead of refusing the policy
+        #[arg(long)]
+        skip_files: bool,
     },
     /// Say which limits apply to a request, why, and what would be decided when nobody has spent anything: no store is asked
     Explain {
@@ -116,7 +119,9 @@ pub(crate) fn run() -> ExitCode {
     let is_service = matches!(command, Command::Serve(_));
     let result = match command {
         Command::Serve(options) => crate::serve::run(&options),
-        Command::Check { file, against } => commands::check::run(&file, against.as_deref()),
+        Command::Check { file, against, skip_files } => {
+            commands::check::run(&file, against.as_deref(), skip_files)
+        }
         Command::Explain { config, cost, attributes } => commands::explain::run(&config, cost, &attributes),
         Command::Simulate(options) => commands::simulate::run(&options),
         Command::Replay(options) => commands::replay::run(&options),

@@ -12,7 +12,7 @@ use tollgate_policy::{Listen, Policy};
 use crate::cli::Serve;
 use crate::reload::{LOOK_EVERY, Reloader};
 use crate::service::Service;
-use crate::source::Source;
+use crate::source::{Source, file_faults};
 use crate::tls::Acceptors;
 use crate::{demo, gateway, grpc, http, listener, logs, resp, store, tls};
 
@@ -58,6 +58,10 @@ pub(crate) fn run(options: &Serve) -> Result<(), String> {
 fn run_policy(options: &Serve, source: Source, policy: Policy) -> Result<(), String> {
     tracing::info!(policy = %source, version = env!("CARGO_PKG_VERSION"), "starting");
     raise_open_files();
+    let files = file_faults(&policy);
+    if !files.is_empty() {
+        return Err(files.join("\n"));
+    }
     let tls = policy.tls.as_ref().map(tls::acceptors).transpose()?;
     let listen = match (options.listen, policy.listen) {
         (None, listen) => {

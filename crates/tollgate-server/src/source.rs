@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tollgate_policy::{EngineError, EnvoyImport, Faults, Policy, import_envoy};
+use tollgate_policy::{EnvoyImport, Faults, Policy, import_envoy};
+
+use crate::tls;
 
 /// What runs when no policy is given.
 const BUILT_IN: &str = include_str!("built_in.yaml");
@@ -32,16 +34,8 @@ impl Source {
         self.config.is_none() && self.envoy_config.is_none()
     }
 
-    /// Reads the policy, or says all that is wrong with it, or what it asks for that is not built.
+    /// Reads the policy, or returns all that is wrong with it.
     pub(crate) fn read(&self) -> Result<Policy, String> {
-        let policy = self.read_files()?;
-        match policy.not_built() {
-            not_built if not_built.is_empty() => Ok(policy),
-            not_built => Err(EngineError::NotBuilt(not_built).to_string()),
-        }
-    }
-
-    fn read_files(&self) -> Result<Policy, String> {
         if self.is_built_in() {
             return Policy::read(Path::new("built-in policy"), BUILT_IN).map_err(|faults| shown(&faults));
         }
@@ -79,6 +73,18 @@ impl fmt::Display for Source {
 fn stamp(file: PathBuf) -> Option<(PathBuf, SystemTime, u64, u64)> {
     let metadata = std::fs::metadata(&file).ok()?;
     Some((file, metadata.modified().ok()?, metadata.len(), metadata.ino()))
+}
+
+/// The files of a policy that cannot be used, each with the reason: `serve` and `check` refuse the same.
+pub(crate) fn file_faults(policy: &Policy) -> Vec<String> {
+    let mut faults: Vec<String> = policy.unusable_files().iter().map(ToString::to_string).collect();
+    // A certificate and a key that can be read may still not belong together.
+    if !faults.iter().any(|fault| fault.starts_with("tls."))
+        && let Some(Err(error)) = policy.tls.as_ref().map(tls::acceptors)
+    {
+        faults.push(policy.environment_values.hide(&error).into_owned());
+    }
+    faults
 }
 
 /// Reads a policy file, or says all that is wrong with it.

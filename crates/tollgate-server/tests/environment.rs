@@ -139,6 +139,7 @@ fn the_address_and_password_of_a_store_are_not_shown() {
 #[test]
 fn check_and_explain_show_the_text_of_the_file() {
     let directory = Directory::new();
+    directory.write("token-zq5", "a-token");
     let text = |output: &std::process::Output| {
         [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat()
     };

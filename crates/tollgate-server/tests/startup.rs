@@ -5,7 +5,8 @@ use std::process::Command;
 
 use tollgate_testkit::{program, skip};
 
-use crate::service::{Directory, Service, TOLLGATE, eventually, self_signed_certificate, tollgate};
+use crate::service::{Directory, Service, TOLLGATE, eventually, json_of, self_signed_certificate, tollgate};
+use serde_json::json;
 
 /// What it says when it is to serve by a policy that it cannot serve by: the last line, all it printed, and the code.
 fn refusal(policy: &str) -> (String, String) {
@@ -31,14 +32,106 @@ fn what_cannot_be_served_is_told_in_a_line() {
         ),
         (format!("listen: {{ grpc: '{address}' }}"), &["listen.grpc", &address, "in use"]),
         (format!("listen: {{ resp: '{address}' }}"), &["listen.resp", &address, "in use"]),
-        ("resp_password_file: ./nowhere".to_owned(), &["resp password", "nowhere", "No such file"]),
-        ("admin: { token_file: ./nowhere }".to_owned(), &["admin token", "nowhere", "No such file"]),
-        ("tls: { cert_file: ./nowhere, key_file: ./nowhere }".to_owned(), &["tls", "nowhere"]),
-        ("record: { path: ./nowhere/file }".to_owned(), &["record", "nowhere/file", "No such file"]),
+        ("resp_password_file: ./nowhere".to_owned(), &["resp_password_file: ", "nowhere", "No such file"]),
+        ("admin: { token_file: ./nowhere }".to_owned(), &["admin.token_file: ", "nowhere", "No such file"]),
+        ("tls: { cert_file: ./nowhere, key_file: ./nowhere }".to_owned(), &["tls.key_file: ", "nowhere"]),
+        ("record: { path: ./nowhere/file }".to_owned(), &["record.path: ", "nowhere/file", "No such file"]),
     ] {
         let (line, _) = refusal(&policy);
         assert!(words.iter().all(|word| line.contains(word)), "{policy}: {line}");
     }
+}
+
+/// A policy names files that may be missing where it is checked, such as in a pipeline without secrets.
+#[test]
+fn check_refuses_files_that_serve_refuses() {
+    let directory = Directory::new();
+    directory.write("empty", "");
+    for (policy, key) in [
+        ("tls: { cert_file: ./nowhere, key_file: ./empty }", "tls.cert_file"),
+        ("tls: { cert_file: ./nowhere, key_file: ./empty }", "tls.key_file"),
+        ("admin: { token_file: ./nowhere }", "admin.token_file"),
+        ("admin: { token_file: ./empty }", "admin.token_file"),
+        ("resp_password_file: .", "resp_password_file"),
+        ("record: { path: ./nowhere/file }", "record.path"),
+        (
+            "store: { redis: { url: 'redis://127.0.0.1:1', username: u, password_file: ./nowhere } }",
+            "store.redis.password_file",
+        ),
+        (
+            "store: { redis: { url: 'rediss://127.0.0.1:1', tls: { ca_file: ./nowhere } } }",
+            "store.redis.tls.ca_file",
+        ),
+    ] {
+        let file = directory
+            .write("tollgate.yaml", &format!("listen: {{ http: '127.0.0.1:0' }}\n{policy}\nlimits: []"));
+        let file = file.to_str().unwrap();
+        let errors = [&["check", file][..], &["serve", "--config", file]].map(|arguments| {
+            let output = tollgate(arguments);
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {policy}");
+            String::from_utf8(output.stderr).unwrap()
+        });
+        assert!(errors.iter().all(|error| error.contains(key)), "{policy}: {errors:?}");
+        let help = "help: pass --skip-files where secrets are not mounted";
+        assert!(errors[0].lines().any(|line| line == help), "{policy}: {}", errors[0]);
+        let skipped = tollgate(&["check", file, "--skip-files"]);
+        let stdout = String::from_utf8(skipped.stdout).unwrap();
+        assert_eq!(skipped.status.code(), Some(0), "{policy}: {}", String::from_utf8_lossy(&skipped.stderr));
+        assert!(
+            stdout.lines().any(|line| line.starts_with(&format!("warning: {key}: "))),
+            "{policy}: {stdout}"
+        );
+    }
+}
+
+/// A limit whose log would be too large uses a counter. Every surface that names the algorithm names the one that decides.
+#[test]
+fn the_algorithm_that_decides_is_named_everywhere() {
+    const POLICY: &str = "
+tiers: { free: {}, pro: {} }
+default_tier: free
+tenants: { acme: { tier: pro } }
+limits:
+  - name: calls
+    key: [tenant]
+    sliding_log: { limit: 100, window: 60s }
+    tiers: { pro: { limit: 20000 } }
+";
+    let service = Service::start(POLICY);
+    let mut client = service.connect();
+    let limit = &json_of(&client.get("/v1/limits"))["limits"][0];
+    assert_eq!(
+        (&limit["algorithm"], &limit["algorithm_in_use"]),
+        (&json!("sliding_log"), &json!("sliding_log"))
+    );
+    assert_eq!(limit["tier_algorithms"]["pro"], "sliding_counter");
+    let explained = client.post("/v1/explain", &json!({ "attributes": { "tenant": "acme" } }));
+    assert_eq!(json_of(&explained)["limits"][0]["algorithm_in_use"], "sliding_counter");
+    let file = service.directory.path("tollgate.yaml").display().to_string();
+    let stdout = |arguments: &[&str]| String::from_utf8(tollgate(arguments).stdout).unwrap();
+    let warning = "uses sliding_counter (strict, 32 buckets) in place of sliding_log";
+    let reason = "in place of sliding_log: limit 20000 is above exact_up_to 10000";
+    let shown = stdout(&["check", &file]);
+    assert!(shown.contains("sliding_log (as sliding_counter)") && shown.contains(warning), "{shown}");
+    let shown = stdout(&["explain", "--config", &file, "tenant=acme"]);
+    assert!(shown.contains(reason), "{shown}");
+    let shown = stdout(&["explain", "--config", &file, "tenant=other"]);
+    assert!(!shown.contains("in place of"), "{shown}");
+    let log = service.process.errors();
+    assert!(log.contains(warning), "{log}");
+}
+
+/// A tenant with numbers of its own is explained by these.
+#[test]
+fn explain_shows_the_numbers_of_a_tenant() {
+    let directory = Directory::new();
+    let policy = "
+tenants: { acme: { limits: { a: { rate: 7/min } } } }
+limits: [{ name: a, key: [tenant], token_bucket: { rate: 5/s, burst: 3 } }]";
+    let file = directory.write("tollgate.yaml", policy).display().to_string();
+    let output = tollgate(&["explain", "--config", &file, "tenant=acme"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("rate 7/min, burst 3") && !shown.contains("5/s"), "{shown}");
 }
 
 /// A setting that is not built is a fault with its place, and both commands report the same.

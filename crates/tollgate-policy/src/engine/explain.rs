@@ -31,6 +31,8 @@ pub struct Explained<'a> {
     pub why: String,
     /// The values of its key, part by part.
     pub key: Vec<&'a str>,
+    /// The rule that it decides this request by: that of the tenant, else of its tier, else of the limit.
+    pub rule: &'a Rule,
     /// The most that can pass at once.
     pub capacity: u64,
     /// What it would decide, and how the key stands: nothing was charged.
@@ -68,6 +70,7 @@ impl<'a> Explanation<'a> {
             if explained.applies {
                 asks.push(Ask {
                     pace,
+                    is_blocked: limit.is_blocked(numbers),
                     ..limit.stored_ask(limit.numbers(numbers).rule, &key, self.cost, Does::Preview)
                 });
             }
@@ -141,6 +144,7 @@ impl<'a> Explanation<'a> {
                 limit: &limit.policy,
                 applies,
                 why,
+                rule: &limit.numbers(numbers).rule,
                 capacity: limit.capacity(numbers),
                 decision,
                 is_missing,

@@ -2,25 +2,32 @@
 
 use std::path::Path;
 
+use tollgate::Rule;
 use tollgate_policy::{
-    EngineError, EnvironmentValues, Gateway, KeyPart, Limit, Policy, Slots, StoreSettings,
+    EngineError, EnvironmentValues, Gateway, KeyPart, Limit, Policy, Redis, RedisTls, Sentinel, Slots,
+    StoreSettings,
 };
 use tollgate_redis::RedisStore;
 
 use super::table;
-use crate::source::read_policy;
+use crate::source::{file_faults, read_policy};
 
-pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
+/// Refuses what `tollgate serve` refuses. With `skip_files`, files that cannot be used are warnings.
+pub(crate) fn run(file: &Path, against: Option<&Path>, skip_files: bool) -> Result<(), String> {
     let policy = read_policy(file)?;
     let environment_values = &policy.environment_values;
     let before = against.map(read_policy).transpose()?;
-    let refused = store_faults(&policy);
+    let mut refused: Vec<String> = store_faults(&policy)
+        .iter()
+        .map(|why| format!("{}: {}", file.display(), environment_values.hide_numbers(why)))
+        .collect();
+    let files = file_faults(&policy);
+    if !skip_files && !files.is_empty() {
+        refused.extend(files.iter().map(|why| format!("error: {why}")));
+        refused.push("help: pass --skip-files where secrets are not mounted".to_owned());
+    }
     if !refused.is_empty() {
-        return Err(refused
-            .iter()
-            .map(|why| format!("{}: {}", file.display(), environment_values.hide_numbers(why)))
-            .collect::<Vec<_>>()
-            .join("\n"));
+        return Err(refused.join("\n"));
     }
     print!("{}", table(&rows(&policy)));
     println!();
@@ -31,14 +38,8 @@ pub(crate) fn run(file: &Path, against: Option<&Path>) -> Result<(), String> {
     for warning in policy.warnings() {
         println!("warning: {}", environment_values.hide_numbers(&warning));
     }
-    let tls = policy.tls.iter().flat_map(|tls| [&tls.cert_file, &tls.key_file]);
-    for file in policy.admin_token_file.iter().chain(tls) {
-        if let Err(error) = std::fs::metadata(file) {
-            println!("warning: {}: {error}: `tollgate serve` needs it", environment_values.hide(file));
-        }
-    }
-    for missing in policy.not_built() {
-        println!("warning: {missing} is not built yet: `tollgate serve` refuses it");
+    for file in files {
+        println!("warning: {file}");
     }
     for note in policy.notes() {
         println!("note: {}", environment_values.hide(&note));
@@ -72,10 +73,27 @@ fn carries(gateway: &Gateway) -> String {
 /// What the start would refuse: settings of the store, and limits that it cannot keep.
 fn store_faults(policy: &Policy) -> Vec<String> {
     let StoreSettings::Redis(redis) = &policy.store else { return Vec::new() };
-    let settings = RedisStore::check(redis).err().map(|error| error.to_string());
+    // Files are looked at on their own, so that one that is missing hides no other fault.
+    let settings = RedisStore::check(&without_files(redis)).err().map(|error| error.to_string());
     let limits = policy.store_faults(tollgate_redis::require);
     let limits = (!limits.is_empty()).then(|| EngineError::Store(limits).to_string());
     settings.into_iter().chain(limits).collect()
+}
+
+/// The settings of a store without the files that they name. A user goes with its password.
+fn without_files(redis: &Redis) -> Redis {
+    let has_password = redis.password_file.is_some();
+    let sentinel = redis.sentinel.clone().map(|sentinel| match sentinel.password_file {
+        Some(_) => Sentinel { username: None, password_file: None, ..sentinel },
+        None => sentinel,
+    });
+    Redis {
+        username: redis.username.clone().filter(|_| !has_password),
+        password_file: None,
+        tls: redis.tls.as_ref().map(|_| RedisTls::default()),
+        sentinel,
+        ..redis.clone()
+    }
 }
 
 fn rows(policy: &Policy) -> Vec<Vec<String>> {
@@ -85,28 +103,46 @@ fn rows(policy: &Policy) -> Vec<Vec<String>> {
         let shadow = if limit.shadow { " (shadow)" } else { "" };
         rows.push(vec![
             format!("{}{shadow}", environment_values.as_written(&limit.name)),
-            limit.algorithm_name().to_owned(),
+            algorithm(limit, &limit.rule),
             numbers(limit, None),
             key(limit, environment_values),
             matches(limit, environment_values),
         ]);
+        // Named only where it is not the limit's.
+        let other_algorithm = |rule: &Rule| {
+            let is_same = limit.algorithm_in_use(rule) == limit.algorithm_in_use(&limit.rule);
+            if is_same { String::new() } else { algorithm(limit, rule) }
+        };
         let mut tiers: Vec<&String> = limit.tiers.keys().collect();
         tiers.sort_unstable();
         for tier in tiers {
-            rows.push(vec![format!("  {tier}"), String::new(), numbers(limit, Some(tier))]);
+            rows.push(vec![
+                format!("  {tier}"),
+                other_algorithm(&limit.tiers[tier]),
+                numbers(limit, Some(tier)),
+            ]);
         }
         let mut tenants: Vec<_> =
             policy.tenants.iter().filter(|(_, tenant)| tenant.limits.contains_key(&limit.name)).collect();
         tenants.sort_unstable_by_key(|(name, _)| *name);
         let shown = tenants.len().min(TENANTS_SHOWN);
         for (name, tenant) in &tenants[..shown] {
-            rows.push(vec![format!("  tenant {name}"), String::new(), joined(tenant.numbers(&limit.name))]);
+            let algorithm = other_algorithm(&tenant.limits[&limit.name]);
+            rows.push(vec![format!("  tenant {name}"), algorithm, joined(tenant.numbers(&limit.name))]);
         }
         if tenants.len() > shown {
             rows.push(vec![format!("  and {} more tenants", tenants.len() - shown)]);
         }
     }
     rows
+}
+
+/// `sliding_log`; or `sliding_log (as sliding_counter)` where another algorithm decides.
+fn algorithm(limit: &Limit, rule: &Rule) -> String {
+    match (limit.algorithm_name(), limit.algorithm_in_use(rule)) {
+        (name, in_use) if name == in_use => name.to_owned(),
+        (name, in_use) => format!("{name} (as {in_use})"),
+    }
 }
 
 /// As many tenants of a limit are listed.
@@ -117,7 +153,7 @@ pub(crate) fn numbers(limit: &Limit, tier: Option<&str>) -> String {
     joined(limit.numbers(tier))
 }
 
-fn joined(numbers: Vec<(&'static str, String)>) -> String {
+pub(crate) fn joined(numbers: Vec<(&'static str, String)>) -> String {
     let numbers: Vec<String> = numbers.into_iter().map(|(name, value)| format!("{name} {value}")).collect();
     numbers.join(", ")
 }

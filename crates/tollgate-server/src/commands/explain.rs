@@ -9,7 +9,7 @@ use super::{check, table};
 use crate::source::read_policy;
 
 pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)]) -> Result<(), String> {
-    // What is not built has no part in what limits say.
+    // The store, listeners and files have no part in what limits say.
     let Policy { limits, tiers, default_tier, tenants, costs, adaptive_rates, environment_values, .. } =
         read_policy(file)?;
     let policy = Policy {
@@ -41,19 +41,35 @@ pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)
         };
         let would = if limit.applies { would(limit) } else { String::new() };
         let name = policy.environment_values.as_written(&limit.limit.name).to_owned();
-        rows.push(vec![name, applies.to_owned(), would, why(limit, explanation.tier)]);
+        let tenant = attributes.iter().find(|(name, _)| *name == "tenant").map(|(_, value)| *value);
+        let numbers = numbers(&policy, limit, tenant, explanation.tier);
+        rows.push(vec![name, applies.to_owned(), would, why(&policy, limit, &numbers)]);
     }
     print!("{}", table(&rows));
     Ok(())
 }
 
-fn why(limit: &Explained<'_>, tier: Option<&str>) -> String {
+/// The numbers that a limit has for a request: those of the tenant, else of its tier, else of the limit.
+fn numbers(policy: &Policy, limit: &Explained<'_>, tenant: Option<&str>, tier: Option<&str>) -> String {
+    let tenant = tenant.and_then(|tenant| policy.tenants.get(tenant));
+    match tenant.filter(|tenant| tenant.limits.contains_key(&limit.limit.name)) {
+        Some(tenant) => check::joined(tenant.numbers(&limit.limit.name)),
+        None => check::numbers(limit.limit, tier),
+    }
+}
+
+fn why(policy: &Policy, limit: &Explained<'_>, numbers: &str) -> String {
     if !limit.applies {
         return limit.why.clone();
     }
     let key = if limit.key.is_empty() { "everybody".to_owned() } else { limit.key.join(" / ") };
-    let numbers = check::numbers(limit.limit, tier);
-    format!("{}; counts by `{key}`; {} {numbers}", limit.why, limit.limit.algorithm_name())
+    let why = format!("{}; counts by `{key}`; {} {numbers}", limit.why, limit.limit.algorithm_name());
+    match limit.limit.replacement(limit.rule) {
+        Some(replacement) => {
+            format!("{why}; uses {}", policy.environment_values.hide_numbers(&replacement))
+        }
+        None => why,
+    }
 }
 
 fn would(limit: &Explained<'_>) -> String {

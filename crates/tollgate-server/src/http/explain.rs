@@ -33,6 +33,7 @@ fn explained(limit: &Explained<'_>, environment_values: &EnvironmentValues) -> V
         "key": key,
         "shadow": policy.shadow,
         "algorithm": policy.algorithm_name(),
+        "algorithm_in_use": policy.algorithm_in_use(limit.rule),
     });
     if !applies {
         return told; // what it would say is of no interest

@@ -23,6 +23,8 @@ fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {
     let shown = |value: &str| environment_values.as_written(value).to_owned();
     let tiers: Map<String, Value> =
         limit.tiers.keys().map(|tier| (tier.clone(), numbers(limit, Some(tier)))).collect();
+    let in_use = |(tier, rule)| (String::clone(tier), limit.algorithm_in_use(rule).into());
+    let tier_algorithms: Map<String, Value> = limit.tiers.iter().map(in_use).collect();
     let matches: Map<String, Value> = limit
         .applies_to
         .patterns()
@@ -31,6 +33,7 @@ fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {
     json!({
         "name": shown(&limit.name),
         "algorithm": limit.algorithm_name(),
+        "algorithm_in_use": limit.algorithm_in_use(&limit.rule),
         "numbers": numbers(limit, None),
         "capacity": capacity(limit),
         "key": limit.key.iter().map(|part| shown(&part.to_string())).collect::<Vec<_>>(),
@@ -40,6 +43,7 @@ fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {
         "descriptor": limit.descriptor.as_ref().map(|of| environment_values.hide(&of.to_string()).into_owned()),
         "shadow": limit.shadow,
         "tiers": tiers,
+        "tier_algorithms": tier_algorithms,
     })
 }
 
