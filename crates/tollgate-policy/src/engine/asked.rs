@@ -24,6 +24,12 @@ pub struct PolicyInForce<'e> {
 }
 
 impl PolicyInForce<'_> {
+    /// The Unix time of a moment of the engine's clock. Windows that are aligned to the epoch go by it.
+    pub fn unix_time_at(&self, at: Timestamp) -> std::time::Duration {
+        let started = self.engine.clock().started().unwrap_or_default();
+        started + std::time::Duration::from_nanos(at.as_nanos())
+    }
+
     /// Which limits apply to a request where nobody can hold a permit, so that concurrency limits do not act. Nothing is
     /// decided yet: whoever has several requests knows of all that they can be decided before one is.
     ///

@@ -19,7 +19,7 @@ pub(super) fn response(
     let settings = &policy.envoy;
     let mut response = RateLimitResponse {
         overall_code: code(together.is_allowed()).into(),
-        statuses: together.answers.iter().map(status).collect(),
+        statuses: together.answers.iter().map(|answer| status(policy, answer)).collect(),
         dynamic_metadata: settings.dynamic_metadata.then(|| metadata::of(request, together)),
         ..RateLimitResponse::default()
     };
@@ -44,11 +44,14 @@ const fn code(is_allowed: bool) -> Code {
 }
 
 /// What one descriptor is told.
-fn status(answer: &Answer<'_>) -> DescriptorStatus {
+fn status(policy: &PolicyInForce<'_>, answer: &Answer<'_>) -> DescriptorStatus {
+    // One moment for all statuses of a response.
+    let unix_seconds = policy.unix_time_at(answer.verdict.decided_at()).as_secs();
     let nothing = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
     if let Some(sent) = &answer.overridden {
         let per_unit = answer.request().limit.map(|limit| u64::from(limit.limit));
-        return told(&sent.rule, per_unit, &sent.decision, String::new(), sent.decision.is_allowed());
+        let is_allowed = sent.decision.is_allowed();
+        return told(&sent.rule, per_unit, &sent.decision, String::new(), is_allowed, unix_seconds);
     }
     // Of limits that only watch it is told what they would have said, but not that they would have denied.
     let (limit, is_allowed) = match (answer.verdict.reported(), answer.verdict.shadow().next()) {
@@ -63,7 +66,8 @@ fn status(answer: &Answer<'_>) -> DescriptorStatus {
         Some(descriptor) => descriptor.name.clone().unwrap_or_default(),
         None => limit.name().to_owned(),
     };
-    told(limit.rule(), limit.is_blocked().then_some(0), &limit.decision(), name, is_allowed)
+    let blocked = limit.is_blocked().then_some(0);
+    told(limit.rule(), blocked, &limit.decision(), name, is_allowed, unix_seconds)
 }
 
 /// What is told of one limit: `per_unit` where that is not what the rule says.
@@ -73,11 +77,12 @@ fn told(
     decision: &Decision,
     name: String,
     is_allowed: bool,
+    unix_seconds: u64,
 ) -> DescriptorStatus {
     let (requests, unit) = in_units(rule).unwrap_or((rule.capacity(), Unit::Unknown));
     let requests = per_unit.unwrap_or(requests);
     let remaining = if per_unit == Some(0) { 0 } else { decision.status.remaining };
-    let wait = seconds_until_reset(rule, decision, unix_time().as_secs());
+    let wait = seconds_until_reset(rule, decision, unix_seconds);
     DescriptorStatus {
         code: code(is_allowed).into(),
         current_limit: Some(RateLimit { requests_per_unit: fitting(requests), unit: unit.into(), name }),
