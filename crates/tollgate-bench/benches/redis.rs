@@ -78,7 +78,7 @@ fn ask<'a>(limit: &'static str, key: &'a str, rule: Rule) -> Ask<'a> {
         cost: 1,
         does: Does::Charge,
         part: Part::All,
-        moves: false,
+        has_one_tier: false,
         is_blocked: false,
     }
 }

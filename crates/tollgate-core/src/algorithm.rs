@@ -79,8 +79,8 @@ pub trait Algorithm {
     fn spend(&self, state: &mut Self::State, cost: u64, now: Timestamp);
 
     /// Whether a request whose whole cost is charged in any case ([`spend_in_full`](Self::spend_in_full)) stays within the
-    /// limit. As [`test`](Self::test), except for cost 0: that is denied while the key is above its limit, until it is
-    /// no longer. At exactly the limit it passes.
+    /// limit. As [`test`](Self::test), except for cost 0. A request of cost 0 is denied while the key is above its limit. At
+    /// exactly the limit it passes.
     ///
     /// ```
     /// use tollgate_core::{Algorithm, Outcome, Rate, Tat, Timestamp, TokenBucket};
@@ -96,8 +96,8 @@ pub trait Algorithm {
     /// ```
     fn test_in_full(&self, state: &Self::State, cost: u64, now: Timestamp) -> Outcome;
 
-    /// Charges a request whatever `test` says, also beyond the limit: for work that has been done, and whose cost is known
-    /// only afterwards. Cost 0 changes nothing.
+    /// Charges a request even if `test` denies it, also beyond the limit. Use it for work that has been done and whose cost is
+    /// known only afterwards. Cost 0 changes nothing.
     ///
     /// A bucket owes at most one burst, and a log at most its limit, so that a key recovers in a bounded time and memory. A
     /// window counts everything until it ends.

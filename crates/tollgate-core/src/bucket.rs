@@ -367,6 +367,22 @@ impl Bucket {
         (debt > 0).then(|| self.nanos(debt))
     }
 
+    /// [`Algorithm::test_in_full`], by what [`Algorithm::test`] says of costs above 0. `wait` is as for
+    /// [`in_debt_for`](Self::in_debt_for).
+    pub(crate) fn test_in_full(
+        &self,
+        tat: Tat,
+        cost: u64,
+        now: Timestamp,
+        wait: u64,
+        test: impl FnOnce() -> Outcome,
+    ) -> Outcome {
+        match self.in_debt_for(tat, now, wait) {
+            Some(debt) if cost == 0 => Outcome::deny_for(debt),
+            _ => test(),
+        }
+    }
+
     /// Moves the schedule back by what `cost` takes up, but not behind `now`, and returns how many units that is,
     /// one begun counted as one: it was given what it lacked.
     ///

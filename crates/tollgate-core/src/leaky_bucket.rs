@@ -103,10 +103,7 @@ impl Algorithm for LeakyBucket {
     }
 
     fn test_in_full(&self, tat: &Tat, cost: u64, now: Timestamp) -> Outcome {
-        match self.bucket.in_debt_for(*tat, now, 0) {
-            Some(debt) if cost == 0 => Outcome::deny_for(debt),
-            _ => self.test(tat, cost, now),
-        }
+        self.bucket.test_in_full(*tat, cost, now, 0, || self.test(tat, cost, now))
     }
 
     fn spend_in_full(&self, tat: &mut Tat, cost: u64, now: Timestamp) {

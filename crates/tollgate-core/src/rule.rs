@@ -229,7 +229,7 @@ impl Rule {
             concurrency => concurrency.acquire(own(state), id, cost, now))
     }
 
-    /// [`Algorithm::test_in_full`]. A concurrency limit holds places and no costs: it says what [`test`](Self::test) says.
+    /// [`Algorithm::test_in_full`]. For a concurrency limit, this is the same as [`test`](Self::test).
     ///
     /// ```
     /// use std::time::Duration;

@@ -198,7 +198,7 @@ impl SlidingLog {
     }
 }
 
-/// The entries to make room for where so many are needed, of at most `most`.
+/// The capacity to allocate for `needed` entries: at least twice the present one, and at most `most`.
 fn wanted(log: &Log, needed: usize, most: usize) -> usize {
     needed.max(2 * log.allocated()).min(most)
 }

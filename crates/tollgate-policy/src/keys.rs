@@ -142,7 +142,7 @@ pub(crate) const HEADERS: &[Key] = &[
     key(
         "upstream",
         Word(&["replace", "keep"]),
-        "What the gateway does with `RateLimit`, `RateLimit-*`, `X-RateLimit-*` and `Retry-After` of the application: its own header replaces one of the same name, or the application's is kept. Default: `replace`. A denial of the gateway carries its own headers.",
+        "Whose `RateLimit`, `RateLimit-*`, `X-RateLimit-*` and `Retry-After` headers clients of the gateway get. With `replace`, a header of the gateway replaces that of the application. With `keep`, the application's header stays. Default: `replace`. A denial of the gateway always has the gateway's headers.",
     ),
 ];
 
@@ -374,7 +374,7 @@ pub(crate) const ENTRY: &[Key] = &[
     key(
         "key",
         Text,
-        "Its key. Key and value are compared as one text, `key_value`, so that a `*` in the key stands for any run of characters of both.",
+        "Its key. Key and value are compared as one string, `key_value`. So a `*` in the key matches any run of characters, also across the key and its value.",
     ),
     key(
         "value",

@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
     fn name(&self, node: &Node) -> Option<String> {
         match &node.value {
             Value::Text(text) if text.replace("$${", "").contains("${") => {
-                let fault = Fault::new(node.span.clone(), format!("`{text}` as a key"));
+                let fault = Fault::new(node.span.clone(), format!("`{text}` cannot be a key"));
                 self.fault(fault.help(
                     "only values are replaced from the environment: write the name itself, or `$${` for `${`",
                 ));

@@ -61,15 +61,15 @@ pub struct Ask<'a> {
     pub does: Does,
     /// With whom it is decided.
     pub part: Part,
-    /// Whether the key has one set of numbers at a time. A key that was last charged by others has then moved to these, and a
-    /// denial writes its state by these, so that it refills by them.
-    pub moves: bool,
-    /// Whether it is denied whatever its rule says: it stands for a limit of 0. It is charged only where denied requests count, or
-    /// in full.
+    /// Whether the key has one set of numbers at a time. If other numbers charged it last, a denial converts its state to the
+    /// numbers of this request. From then on the key refills by them.
+    pub has_one_tier: bool,
+    /// Whether the limit is 0, so that the request is denied without asking its rule. The request is charged only if denied
+    /// requests count or if it is charged in full.
     pub is_blocked: bool,
 }
 
-/// What is done if a request passes.
+/// What is done for a request. Everything except `ChargeInFull` is done only if the request passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
     /// It is charged. A concurrency limit is only looked at.
@@ -165,6 +165,6 @@ pub struct Unavailable {
     pub why: String,
     /// For how long it has not given any.
     pub out_for: Duration,
-    /// After how long it is tried again whether it answers.
+    /// The time until the store is tried again.
     pub retry_after: Duration,
 }

@@ -65,7 +65,7 @@ pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
         None => Ok(node),
         Some(second) => {
             let fault = Fault::new(second, "a second document in one file");
-            Err(fault.help("keep one document; a file of several is split at the lines `---`"))
+            Err(fault.help("keep one document, or split the file at its `---` lines"))
         }
     }
 }
@@ -145,9 +145,9 @@ fn in_words(error: &serde_saphyr::Error) -> (String, Option<&'static str>) {
     let (message, help) = match error {
         Error::AliasError { error, .. } => return in_words(error),
         Error::DuplicateMappingKey { key: Some(key), .. } => {
-            return (format!("the key `{key}` is there twice"), Some("keep one of them"));
+            return (format!("duplicate key `{key}`"), Some("keep one of them"));
         }
-        Error::DuplicateMappingKey { key: None, .. } => ("a key is there twice", "keep one of them"),
+        Error::DuplicateMappingKey { key: None, .. } => ("duplicate key", "keep one of them"),
         Error::Eof { .. } => ("the file ends too early", "close every bracket and quote"),
         Error::UnknownAnchor { .. } => (
             "an alias without its anchor",

@@ -93,7 +93,7 @@ fn limit_0_of_the_limit_blocks_everybody_without_another_limit() {
 
 /// A tier with the limit that stands in for 0 inside is still apart from it.
 #[test]
-fn limit_0_and_limit_1_are_told_apart() {
+fn limit_0_differs_from_limit_1() {
     let engine = engine(&file(ALGORITHMS[0], "1"));
     assert_eq!(ask(&engine, "globex", 1), BLOCKED);
     assert_eq!(ask(&engine, "other", 1), (true, None, 1, 0, None));

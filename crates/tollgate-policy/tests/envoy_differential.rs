@@ -24,8 +24,8 @@ use tollgate_testkit::{Random, is_long};
 /// Unix time at the start of a case, in seconds: the start of a day.
 const START: u64 = 1_699_920_000;
 
-/// Compares the answers to as many random cases, counting as the reference does and all or nothing. A difference is shown by its
-/// smallest case.
+/// Compares the answers to `count` random cases, both with counting as in the reference and with all or nothing. A failure shows the
+/// smallest case for each difference.
 fn compare(seed: u64, count: u64, features: Features) {
     for counts_denied in [true, false] {
         let mut random = Random::new(seed);
@@ -49,7 +49,7 @@ fn compare(seed: u64, count: u64, features: Features) {
     }
 }
 
-/// As many differences are shown.
+/// The most differences that a failure shows.
 const MOST_SHOWN: u64 = 20;
 
 fn differs(case: &Case, counts_denied: bool) -> bool {

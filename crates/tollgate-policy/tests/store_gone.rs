@@ -311,7 +311,7 @@ limits: [{{ name: a, key: [user], concurrency: {{ limit: 9 }} }}, {{ name: b, ke
 
 /// The breaker's next probe is when asking again may help.
 #[test]
-fn a_denial_without_the_store_says_when_it_is_tried_again() {
+fn denial_without_the_store_reports_when_the_store_is_tried_again() {
     let file = "limits: [{ name: a, key: [user], on_error: deny, token_bucket: { rate: 1/s, burst: 5 } }]";
     let policy = Policy::read(Path::new("test.yaml"), file).unwrap();
     let gone = Arc::new(Gone { nodes: 1, out_for: AtomicU64::new(1) });
@@ -350,18 +350,22 @@ fn the_shares_of_a_concurrency_limit_add_up_to_no_more_than_the_limit() {
 /// rule can hold.
 #[test]
 fn a_blocked_limit_denies_without_the_store() {
-    for on_error in ["allow", "deny", "local"] {
+    let window = "fixed_window: { limit: 5, window: 1s }";
+    let slots = "concurrency: { limit: 5, lease: 1s }";
+    for (on_error, algorithm, nodes) in
+        [("allow", window, 1), ("deny", window, 1), ("local", window, 1), ("allow", slots, 3)]
+    {
         let text = format!(
             "store: {{ redis: {{ url: redis://127.0.0.1, on_error: {on_error} }} }}
 tenants: {{ acme: {{ limits: {{ a: {{ limit: 0 }} }} }} }}
-limits: [{{ name: a, key: [tenant], fixed_window: {{ limit: 5, window: 1s }} }}]"
+limits: [{{ name: a, key: [tenant], {algorithm} }}]"
         );
-        let (engine, _) = engine(&text, 1);
+        let (engine, _) = engine(&text, nodes);
         let policy = engine.policy();
         let decide = |tenant: &str| {
             let attributes = [("tenant", tenant)];
             let request = Request { attributes: &attributes, cost: None };
-            let verdict = now(policy.plan(&request).unwrap().decide(at(1)));
+            let verdict = now(policy.plan_with_permits(&request).unwrap().hold(at(1))).0;
             let limit = verdict.reported().expect("one limit");
             (verdict.is_allowed(), verdict.reason(), limit.capacity(), verdict.retry_after())
         };

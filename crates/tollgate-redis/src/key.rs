@@ -75,7 +75,7 @@ mod tests {
                 cost: 1,
                 does: Does::Charge,
                 part: Part::All,
-                moves: false,
+                has_one_tier: false,
                 is_blocked: false,
             };
             let mut key = Vec::new();

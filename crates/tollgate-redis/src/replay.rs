@@ -300,7 +300,7 @@ impl Line<'_> {
         }
     }
 
-    /// Above a limit of 0 is a key that was charged anything.
+    /// A key is above a limit of 0 once anything was charged to it.
     fn test_blocked(&self, cost: u64, now: Timestamp) -> Outcome {
         let used_for = self.status(now).reset_after;
         match cost {

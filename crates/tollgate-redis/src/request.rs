@@ -82,7 +82,7 @@ pub(crate) struct Limit {
     pub(crate) does: Does,
     pub(crate) part: Part,
     /// Whether a denial carries a key over that was written by other numbers.
-    pub(crate) moves: bool,
+    pub(crate) has_one_tier: bool,
     /// Whether it is denied whatever its rule says.
     pub(crate) is_blocked: bool,
 }
@@ -96,8 +96,8 @@ impl Limit {
             (does, _) => does,
         };
         let (pace, cost, part) = (ask.pace, ask.cost, ask.part);
-        let (moves, is_blocked) = (ask.moves, ask.is_blocked);
-        Self { rule, tag: tag(&parts), parts, pace, cost, does, part, moves, is_blocked }
+        let (has_one_tier, is_blocked) = (ask.has_one_tier, ask.is_blocked);
+        Self { rule, tag: tag(&parts), parts, pace, cost, does, part, has_one_tier, is_blocked }
     }
 
     /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged. One that
@@ -121,7 +121,7 @@ impl Limit {
         if other.part == Part::All {
             self.part = Part::All;
         }
-        self.moves &= other.moves;
+        self.has_one_tier &= other.has_one_tier;
         self.is_blocked |= other.is_blocked;
     }
 
@@ -246,7 +246,7 @@ impl Limit {
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingLog { limit, window } => {
-                head(b'w', if self.moves { b"k" } else { b"-" });
+                head(b'w', if self.has_one_tier { b"k" } else { b"-" });
                 to.text(&self.tag);
                 to.number(self.limit_of(limit));
                 to.number(spent);
@@ -362,7 +362,7 @@ impl Prepared {
         });
         self.limits.iter().for_each(|limit| limit.write(id, &mut texts));
         for one in replaced {
-            let keeps = if self.limits[one.place].moves { "k" } else { "" };
+            let keeps = if self.limits[one.place].has_one_tier { "k" } else { "" };
             texts.text(format!("{}{keeps}", one.place + 1).as_bytes());
             texts.text(&one.held);
             texts.text(one.numbers.as_bytes());

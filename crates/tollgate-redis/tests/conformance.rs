@@ -54,7 +54,7 @@ impl Store for Waiting<'_> {
             cost: line.cost,
             does: Does::Charge,
             part: Part::All,
-            moves: false,
+            has_one_tier: false,
             is_blocked: false,
         });
         let asks: Vec<Ask<'_>> = asks.collect();

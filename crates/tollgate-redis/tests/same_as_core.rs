@@ -160,7 +160,7 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
             let rule = rules[key][asked_by];
             // A charge or a refund writes the state by the numbers of the request; for a key that has one set of numbers at a
             // time, so does a denial with a wait.
-            let moves = key % 3 == 0;
+            let has_one_tier = key % 3 == 0;
             let state = &mut kept.clone();
             if rule != before {
                 rule.convert(&before, state, now);
@@ -184,7 +184,7 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
             let (decision, is_written) = match does {
                 Does::Charge | Does::Hold => {
                     let decision = rule.decide(state, PermitId(0), cost, now);
-                    let carries_over = moves && decision.retry_after().is_some();
+                    let carries_over = has_one_tier && decision.retry_after().is_some();
                     (decision, cost > 0 && (decision.is_allowed() || rule.counts_denied() || carries_over))
                 }
                 Does::ChargeInFull => {
@@ -224,7 +224,7 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
                     does,
                     // Alone they take the long script, together some take the short one.
                     part: if key % 2 == 0 { Part::All } else { Part::Alone },
-                    moves,
+                    has_one_tier,
                     is_blocked: false,
                 };
                 let decided = store.decide(&[ask], false).await;
@@ -284,7 +284,7 @@ async fn compare_permits(store: &RedisStore, random: &mut Random, key: u64, step
             cost,
             does: if random.below(5) == 0 { Does::Charge } else { Does::Hold },
             part: Part::All,
-            moves: false,
+            has_one_tier: false,
             is_blocked: false,
         };
         let decided = store.decide(std::slice::from_ref(&ask), false).await.unwrap();

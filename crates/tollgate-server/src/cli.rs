@@ -85,8 +85,7 @@ pub(crate) struct Serve {
     /// The policy file; without one, a built-in policy to try things with
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Serve the files of envoyproxy/ratelimit: a file, or a directory. Every file of the directory is read whose name
-    /// does not begin with a dot
+    /// Serve the files of envoyproxy/ratelimit: a file, or every file in a directory whose name does not begin with a dot
     #[arg(long, value_name = "DIR")]
     pub(crate) envoy_config: Option<PathBuf>,
     /// Let the limits of --envoy-config count denied requests as the reference does

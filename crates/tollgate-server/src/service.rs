@@ -288,7 +288,7 @@ impl Service {
         }
     }
 
-    /// Counts the decisions of a call's descriptors, and the call, if it charges.
+    /// Counts the decisions of a call's descriptors, and the call, unless all of its descriptors give hits back.
     fn observe_together(&self, together: &Together<'_>, protocol: Protocol) {
         for answer in &together.answers {
             self.metrics.observe(&answer.verdict, protocol);

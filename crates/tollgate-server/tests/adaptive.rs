@@ -125,7 +125,7 @@ fn a_denial_says_that_rates_are_reduced() {
 }
 
 #[test]
-fn a_check_that_is_denied_says_that_rates_are_reduced() {
+fn denied_check_reports_reduced_rates() {
     let service = Service::start(POLICY);
     let mut client = service.connect();
     let drain = |client: &mut Client, tenant: &str| {

@@ -170,7 +170,7 @@ fn strict_and_lenient_counters_count_everything() {
                 (random.log_uniform(1, 1000), buckets * random.log_uniform(1000, 1_000_000_000));
             let rule =
                 SlidingCounter::new(limit, Duration::from_nanos(window), buckets as u32, mode).unwrap();
-            // By sub-windows: `window` is the length of one, `most` says how many of them count.
+            // `length` is the length of one sub-window. `counted` is the number of sub-windows that count.
             struct SubWindows {
                 charges: Vec<(u64, u64)>,
                 length: u64,

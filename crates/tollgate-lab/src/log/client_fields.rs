@@ -19,9 +19,10 @@ use tollgate_policy::{AddressHeader, ClientIp, Trust};
 use super::{LogOptions, Wanted};
 
 const NO_CLIENT: &str = "the line does not name its client";
-const NO_PREFIX: &str = "the fields before the time are not those of an access log: client, ident and user are, with or without a virtual host";
+const NO_PREFIX: &str =
+    "the fields before the time must be client, ident and user, with or without a virtual host";
 const NO_ADDRESS: &str = "the client is not an address, and this log lists addresses";
-const NO_TRUSTED: &str = "the list of addresses has none that a trusted proxy has added";
+const NO_TRUSTED: &str = "no trusted proxy has added an address to the list";
 
 const UNDECIDED: &str = "no line at the beginning of this file shows which field is the client. Choose the field with --client-field 1 or \
                          --client-field 2";

@@ -86,7 +86,7 @@ pub(crate) struct LimitInForce {
     by_owner: HashMap<Owner, NumbersId>,
     by_tier: Vec<NumbersId>, // those without a tier first
     tag: Option<usize>,      // the part of its key that all keys of a request have in common
-    moves: bool,             // each key has one set of numbers at a time: asked under another, it has moved
+    has_one_tier: bool,      // each key has one set of numbers at a time: asked under another, it has moved
 }
 
 /// A set of numbers, and where the table has them.
@@ -320,7 +320,7 @@ impl LimitInForce {
         let mut limit = Self {
             number,
             is_concurrency: matches!(policy.rule, Rule::Concurrency(_)),
-            moves: numbers.len() == 1 || policy.counts_by_tenant(),
+            has_one_tier: numbers.len() == 1 || policy.counts_by_tenant(),
             conditions: Conditions::new(&policy.applies_to, &in_force.names),
             key: policy.key.iter().map(|part| part.0.iter().map(place).collect()).collect(),
             by_owner: (0..).zip(&numbers).map(|(id, numbers)| (numbers.owner.clone(), id)).collect(),
@@ -429,7 +429,7 @@ impl LimitInForce {
             cost,
             does,
             part: Part::Alone,
-            moves: self.moves,
+            has_one_tier: self.has_one_tier,
             is_blocked: false,
         }
     }
@@ -437,7 +437,7 @@ impl LimitInForce {
     /// A request of cost 1 to a key.
     pub(crate) fn ask<'l>(&'l self, numbers: NumbersId, key: &[&str]) -> Request<'l> {
         let (ask, tier) = (self.counter.limiter.ask(&Parts(key)), self.numbers(numbers).tier);
-        let ask = if self.moves { ask.only_tier(tier) } else { ask.tier(tier) };
+        let ask = if self.has_one_tier { ask.only_tier(tier) } else { ask.tier(tier) };
         if self.is_blocked(numbers) { ask.blocked() } else { ask }
     }
 

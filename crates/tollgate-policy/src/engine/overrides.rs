@@ -55,7 +55,7 @@ impl SentLimit {
             cost,
             does,
             part,
-            moves: false,
+            has_one_tier: false,
             is_blocked: self.of.limit == 0,
         }
     }

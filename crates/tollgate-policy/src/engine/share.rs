@@ -7,9 +7,9 @@ use tollgate::{Concurrency, LeakyBucket, Nanos, Rate, Rule, RuleParts, TokenBuck
 /// The rule of one of `nodes` that share `rule`.
 ///
 /// Rules that count in time become a bucket with the rate divided by `nodes`: a bucket can begin empty, and a part of a window
-/// of three among four nodes would be nothing. Their rates add up to no more than the rate of `rule`. A burst, or a queue, has at
-/// least one place in each node, so those add up to at most `nodes` where that is more. Places of a concurrency limit are divided:
-/// they add up to no more than its limit, because a node may have no share at all ([`has_share`]).
+/// of three among four nodes would be nothing. Their rates add up to no more than the rate of `rule`. The burst
+/// or the queue of each node is at least 1, so all of them add up to at most `nodes`, or to that of `rule` if it is larger. The slots
+/// of a concurrency limit are divided. They add up to no more than its limit, because a node may have no share ([`has_share`]).
 pub(super) fn share(rule: &Rule, nodes: u32) -> Rule {
     let nodes = u64::from(nodes.max(1));
     let part = |limit: u64| (limit / nodes).max(1);
@@ -33,8 +33,8 @@ pub(super) fn share(rule: &Rule, nodes: u32) -> Rule {
     }
 }
 
-/// Whether each of `nodes` has a share of `rule`. Of a concurrency limit below the number of nodes there is none: one place
-/// each would be more than the limit, and nobody knows which nodes should have one.
+/// Whether each of `nodes` has a share of `rule`. A concurrency limit below the number of nodes cannot be shared. One slot per node
+/// would exceed the limit, and a node does not know which nodes have a slot.
 pub(super) fn has_share(rule: &Rule, nodes: u32) -> bool {
     !matches!(rule, Rule::Concurrency(_)) || rule.capacity() >= u64::from(nodes)
 }

@@ -252,14 +252,15 @@ pub(super) struct Fallen<'a> {
 impl<'a> Fallen<'a> {
     pub(super) fn new(verdict: &Verdict<'a>, entry: &Entry, shared: &Shared) -> Self {
         let limit = verdict.in_force.limit(entry.limit);
-        // What is blocked needs no store to be denied.
-        let on_error = limit.is_blocked(entry.numbers).then_some(OnError::Local).or(limit.policy.on_error);
+        // A blocked request needs no store, and no share, to be denied.
+        let is_blocked = limit.is_blocked(entry.numbers);
+        let on_error = is_blocked.then_some(OnError::Local).or(limit.policy.on_error);
         Self {
             on_error: on_error.unwrap_or(shared.on_error),
             here: verdict.ask(entry),
             rule: limit.numbers(entry.numbers).rule,
             gives_back: false,
-            has_share: has_share(&limit.numbers(entry.numbers).rule, shared.store.nodes()),
+            has_share: is_blocked || has_share(&limit.numbers(entry.numbers).rule, shared.store.nodes()),
         }
     }
 
@@ -416,7 +417,7 @@ impl<'a> Ask<'a> {
             cost,
             does: Does::Charge,
             part: Part::All,
-            moves: false,
+            has_one_tier: false,
             is_blocked: false,
         }
     }

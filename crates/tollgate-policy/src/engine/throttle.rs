@@ -23,7 +23,7 @@ pub struct Throttled {
     pub rule: Rule,
     /// Who decided.
     pub source: Source,
-    /// Whether its numbers are true: not where the store gave no answer, and the policy says what is decided then.
+    /// Whether the state of the key is known. It is not if the store gave no answer and `on_error` decided.
     pub is_known: bool,
 }
 

@@ -131,10 +131,12 @@ fn require_content(content: &[u8], purpose: Purpose) -> Result<(), String> {
             Err("the file is not UTF-8 text".to_owned())
         }
         Purpose::Certificates if !has("-----BEGIN CERTIFICATE-----") => {
-            Err("no certificate in it; it needs PEM text with `-----BEGIN CERTIFICATE-----`".to_owned())
+            Err("the file has no certificate; it needs PEM text with `-----BEGIN CERTIFICATE-----`"
+                .to_owned())
         }
         Purpose::PrivateKey if !has("PRIVATE KEY-----") => {
-            Err("no private key in it; it needs PEM text with `-----BEGIN PRIVATE KEY-----`".to_owned())
+            Err("the file has no private key; it needs PEM text with `-----BEGIN PRIVATE KEY-----`"
+                .to_owned())
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ fn found(source: &str) -> [Option<&str>; 2] {
 }
 
 #[test]
-fn documents_are_told_apart_by_markers_at_the_start_of_a_line() {
+fn markers_at_the_start_of_a_line_separate_documents() {
     for (source, first, second) in [
         ("", None, None),
         ("# only a comment\n---\n...\n", None, None),

@@ -24,7 +24,7 @@ pub enum LinkError {
         reason: Arc<str>,
         /// Since when.
         since: Instant,
-        /// When it is tried again whether the shard can be reached.
+        /// When the next attempt to reach the shard is due.
         probe_at: Instant,
     },
     /// The server answered with an error: its text.

@@ -6,7 +6,7 @@
 -- held, and the numbers it is to be read as.
 --   group: a (all must allow), o (one of these must), s (decides by itself)
 --   does: c (charge), n (the same, of more than it could ever hold), f and g (charge as c and n, in full and in any case),
---   r (give back), p and x (look what c and n would be told), z (cost 0)
+--   r (give back), p and x (test as c and n, and charge nothing), z (cost 0)
 -- Answers: whether it is allowed, now, and each state as it was. Or 2, now, which key has a state that others wrote, or
 -- nobody can read, and that state.
 local is_denied, at = string.sub(ARGV[2], 1, 1) == '1', 3

@@ -46,7 +46,7 @@ fn ask<'a>(limit: &'a str, key: &'a str, rule: Rule, cost: u64) -> Ask<'a> {
         cost,
         does: Does::Charge,
         part: Part::All,
-        moves: false,
+        has_one_tier: false,
         is_blocked: false,
     }
 }

@@ -71,7 +71,7 @@ async fn a_denied_key_refills_by_the_numbers_in_force() {
         let mut now = 1_800_000_000_000_000; // counters are aligned: the start of an hour
         store.set_time(now);
         assert!(decide(&store, &[ask(name, "k", old, 10)]).await.verdict.is_allowed(), "{name}");
-        let one = || Ask { moves: true, ..ask(name, "k", new, 1) };
+        let one = || Ask { has_one_tier: true, ..ask(name, "k", new, 1) };
         let wait = decide(&store, &[one()]).await.each[0].decision.retry_after().unwrap().get() / 1000;
         assert!(wait <= 2_000_000, "{name}: {wait} us");
         // A second denial finds the numbers in force and writes nothing.

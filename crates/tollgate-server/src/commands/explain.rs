@@ -9,7 +9,7 @@ use super::{check, table};
 use crate::source::read_policy;
 
 pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)]) -> Result<(), String> {
-    // The store, listeners and files have no part in what limits say.
+    // The store, the listeners and the files do not affect what a limit decides.
     let Policy { limits, tiers, default_tier, tenants, costs, adaptive_rates, environment_values, .. } =
         read_policy(file)?;
     let policy = Policy {

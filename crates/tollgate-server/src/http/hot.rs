@@ -31,7 +31,9 @@ impl Query {
                 "by" if read.by.is_none() => {
                     let by = HotBy::ALL.into_iter().find(|by| by.as_str() == value);
                     read.by = Some(by.ok_or_else(|| {
-                        Problem::bad_request(format!("by={value}: it is `hits`, `tokens` or `denials`"))
+                        Problem::bad_request(format!(
+                            "unknown `by={value}`: use `hits`, `tokens` or `denials`"
+                        ))
                     })?);
                 }
                 "limit" | "by" => {

@@ -40,7 +40,7 @@ fn left_in(unit: u64, left: &[Nanos]) -> i64 {
     }
 }
 
-/// Finds how long each key is still remembered, which is no time for a key that is not, and answers.
+/// Answers with the time for which each key is still remembered. The time is zero for an unknown key.
 fn answer(asked: &mut Asked<'_>, write: fn(&mut Reply<'_>, &[Nanos])) {
     let keys = (1..asked.arguments.len()).filter_map(|place| asked.arguments.get(place));
     if !asked.service.engine.is_shared() {
@@ -73,7 +73,7 @@ fn peek(key: &[u8]) -> CellRequest<'_> {
     CellRequest { key, numbers: NUMBERS, quantity: 0 }
 }
 
-/// Asks a shared store about all keys at once. What this process would decide without the store is no answer here.
+/// Asks a shared store about all keys at once. An error if the store does not answer, because this process does not know the keys.
 async fn ask_store(service: &Service, keys: &[Box<[u8]>], now: Timestamp) -> Result<Vec<Nanos>, String> {
     let ask = |key| async move { service.engine.decide_cell(&peek(key), now).await };
     let mut asked: FuturesOrdered<_> = keys.iter().map(|key| ask(key)).collect();

@@ -144,7 +144,7 @@ impl Request<'_> {
     ///
     /// When the tier is another limiter's.
     pub fn only_tier(mut self, tier: Tier) -> Self {
-        self.ask.moves = true;
+        self.ask.has_one_tier = true;
         self.tier(tier)
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct Ask {
     pub(crate) cost: u64,
     pub(crate) permit: Option<PermitId>, // who would hold it, where the rule is a concurrency limit
     pub(crate) is_one_of: bool,          // one of several of its plan, any of which is enough
-    pub(crate) moves: bool, // the key has one tier at a time: asked under another, it has moved there
+    pub(crate) has_one_tier: bool, // the key has one tier at a time: asked under another, it has moved there
     pub(crate) in_full: bool, // the whole cost is charged in any case; cost 0 is denied while the key is above its limit
     pub(crate) is_blocked: bool, // denied whatever the rule says: it stands for a limit of 0
 }
@@ -39,7 +39,7 @@ impl Ask {
         cost: 0,
         permit: None,
         is_one_of: false,
-        moves: false,
+        has_one_tier: false,
         in_full: false,
         is_blocked: false,
     };
@@ -67,7 +67,7 @@ impl Ask {
         }
     }
 
-    /// Above a limit of 0 is a key that was charged anything.
+    /// A key is above a limit of 0 once anything was charged to it.
     fn test_blocked(&self, status: Status) -> Outcome {
         match self.cost {
             0 if self.in_full && !status.reset_after.is_zero() => {
@@ -400,8 +400,6 @@ impl Shard {
         };
     }
 
-    /// Whether the request changes its key, if it passes. A concurrency limit is only charged where somebody
-    /// holds the permit.
     /// Converts a key to the numbers that deny it, if those have replaced the ones it was last charged by. From then on it
     /// refills by the numbers in force, so that the wait of the denial is exact.
     ///
@@ -410,7 +408,7 @@ impl Shard {
     pub(crate) fn carry_over(&mut self, ask: &Ask, outcome: Outcome, now: Timestamp) {
         let Outcome::Deny { retry: Retry::After(_) } = outcome else { return };
         let Some(number) = self.segments.find(ask.hash).map(Slot::rule) else { return };
-        let is_replaced = ask.moves || !self.rules.is_in_force(number);
+        let is_replaced = ask.has_one_tier || !self.rules.is_in_force(number);
         if number != self.rules.current(ask.tier)
             && is_replaced
             && self.is_charged(ask)
@@ -420,6 +418,7 @@ impl Shard {
         }
     }
 
+    /// Whether the request changes its key if it passes. A concurrency limit is charged only for a caller that holds a permit.
     fn is_charged(&self, ask: &Ask) -> bool {
         ask.cost > 0 && (ask.permit.is_some() || !self.is_concurrency(ask))
     }
@@ -429,8 +428,7 @@ impl Shard {
         ask.cost > 0 && ask.permit.is_some() && self.is_concurrency(ask)
     }
 
-    /// Whether its key is charged for it also when it is denied.
-    /// Whether it is charged also where it, or its plan, is denied.
+    /// Whether the request is charged even if it, or another request of its plan, is denied.
     pub(crate) fn counts_denied(&self, ask: &Ask) -> bool {
         ask.in_full || self.rules.get(self.rules.current(ask.tier)).counts_denied()
     }

@@ -346,7 +346,7 @@ fn a_config_map_gets_one_fault_with_a_hint() {
 }
 
 #[test]
-fn names_with_one_hash_are_told_apart() {
+fn equal_names_end_in_different_numbers() {
     let mut names = HashSet::new();
     let long = "n".repeat(MOST_LETTERS);
     let all: Vec<String> = (0..12).map(|_| unique(long.clone(), &mut names)).collect();

@@ -305,7 +305,7 @@ fn a_variable_in_a_key_is_refused() {
         "'${HOST}': 1",
         "limits: [{ name: a, key: [], token_bucket: { rate: 1/s }, match: { attributes: { '${HOST}': x } } }]",
     ] {
-        expect_faults(source, &["as a key"]);
+        expect_faults(source, &["cannot be a key"]);
     }
     let policy = read("tiers: { '$${HOST}': {}, $HOST: {} }").unwrap_or_else(|faults| panic!("{faults}"));
     assert!(policy.tiers.contains_key("${HOST}") && policy.tiers.contains_key("$HOST"));
