@@ -28,7 +28,7 @@ impl Fault {
 }
 
 /// All that is wrong with a policy file. Shown as text, each fault has its file, line and column, the place
-/// marked in its line, and what would be right.
+/// marked in its line, and what would be right. The first 100 are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     pub(crate) file: String,
@@ -55,8 +55,10 @@ impl Faults {
     }
 
     fn rendered(&self, renderer: &Renderer) -> String {
-        let shown: Vec<String> = self.faults.iter().map(|fault| self.render(fault, renderer)).collect();
-        shown.join("\n\n")
+        let shown = self.faults.iter().take(MOST_SHOWN).map(|fault| self.render(fault, renderer));
+        let more = self.faults.len().saturating_sub(MOST_SHOWN);
+        let more = (more > 0).then(|| format!("{}: {more} more faults are not shown", self.file));
+        shown.chain(more).collect::<Vec<_>>().join("\n\n")
     }
 
     fn render(&self, fault: &Fault, renderer: &Renderer) -> String {
@@ -72,6 +74,9 @@ impl Faults {
         renderer.render(&report)
     }
 }
+
+/// The most faults that are shown: to show one takes a look at the whole file.
+const MOST_SHOWN: usize = 100;
 
 /// The part of a span on its first line: a section of twenty lines is marked where it begins.
 fn first_line(source: &str, span: Range<usize>) -> Range<usize> {

@@ -142,7 +142,7 @@ pub(crate) const HEADERS: &[Key] = &[
     key(
         "upstream",
         Word(&["replace", "keep"]),
-        "Whose `RateLimit`, `RateLimit-*`, `X-RateLimit-*` and `Retry-After` headers clients of the gateway get. With `replace`, a header of the gateway replaces that of the application. With `keep`, the application's header stays. Default: `replace`. A denial of the gateway always has the gateway's headers.",
+        "Whose `RateLimit`, `RateLimit-*`, `X-RateLimit-*` and `Retry-After` headers clients of the gateway get. With `replace`, a header of the gateway replaces that of the application. With `keep`, the application's headers stay, and the gateway adds none of the same family (`RateLimit…`, `X-RateLimit-…`, `Retry-After`). Default: `replace`. A denial of the gateway always has the gateway's headers.",
     ),
 ];
 

@@ -173,3 +173,27 @@ fn numbers_that_cannot_be_0_name_limit_0() {
         assert!(help.contains("to block requests, use `limit: 0`"), "{numbers}: {help}");
     }
 }
+
+/// A bucket has no `limit`, and `limit: 0` still blocks a tier or a tenant of it.
+#[test]
+fn limit_of_0_blocks_a_tenant_of_every_algorithm() {
+    for algorithm in [
+        "token_bucket: { rate: 5/s, burst: 2 }",
+        "leaky_bucket: { rate: 5/s, queue: 2 }",
+        "burst_credits: { rate: 5/s, peak: 10/s, credits: 10 }",
+    ] {
+        let text = format!(
+            "tiers: {{ banned: {{}} }}
+tenants: {{ acme: {{ limits: {{ a: {{ limit: 0 }} }} }}, globex: {{ tier: banned }} }}
+limits: [{{ name: a, key: [tenant], {algorithm}, tiers: {{ banned: {{ limit: 0 }} }} }}]"
+        );
+        let engine = engine(&text);
+        for blocked in ["acme", "globex"] {
+            let expected = (false, Some(Reason::CostExceedsLimit), 0, 0, None);
+            assert_eq!(ask(&engine, blocked, 1), expected, "{algorithm}: {blocked}");
+        }
+        assert!(ask(&engine, "other", 1).0, "{algorithm}");
+        let other = text.replace("limit: 0", "limit: 1");
+        assert!(Policy::read(Path::new("test.yaml"), &other).is_err(), "{algorithm}: only 0 makes sense");
+    }
+}

@@ -43,6 +43,29 @@ limits:
     }
 }
 
+/// A user may have the name of a tenant. Denied requests of that user must not move the tenant's key to a shorter window.
+#[test]
+fn a_key_that_another_attribute_can_name_stays_with_its_tier() {
+    let file = "
+tiers: { pro: {} }
+tenants: { acme: { tier: pro } }
+limits:
+  - name: calls
+    key: [tenant|user]
+    fixed_window: { limit: 2, window: 2s, align: first }
+    tiers: { pro: { window: 1h } }
+";
+    let engine = Engine::with_clock(policy(file), Clock::manual()).unwrap();
+    let passes = |attributes: &[(&str, &str)]| {
+        let policy = engine.policy();
+        policy.check(&Request { attributes, cost: None }, engine.clock().now()).unwrap().is_allowed()
+    };
+    assert_eq!([(); 3].map(|()| passes(&[("tenant", "acme")])), [true, true, false]);
+    assert!(!passes(&[("user", "acme")]));
+    engine.clock().advance(std::time::Duration::from_secs(3));
+    assert!(!passes(&[("tenant", "acme")]));
+}
+
 /// A thousand reloads, each of which changes the numbers of some tenants and hands places in the table from one to
 /// another: what passes is what the policies allow, to the token.
 #[test]

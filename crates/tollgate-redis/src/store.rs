@@ -203,8 +203,8 @@ impl Inner {
                 Ok(replayed) if limit.is_remembered() => {
                     self.denied.note(asked, &replayed.each[place].decision, sent, now);
                 }
-                Ok(_) if limit.does != Does::Refund => {}
-                // What was given back is there at once; and without the store, the policy decides and nothing else.
+                Ok(_) if !matches!(limit.does, Does::Refund | Does::ChargeInFull) => {}
+                // A refund or a charge in full changes the wait. Without the store, only the policy decides.
                 _ => self.denied.forget(asked),
             }
         }

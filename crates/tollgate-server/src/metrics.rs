@@ -90,6 +90,9 @@ struct DescriptorLabels {
     outcome: Outcome,
 }
 
+/// The most tokens of one request that are added to a counter, so that a caller cannot make it overflow.
+const MOST_TOKENS: u64 = u32::MAX as u64;
+
 /// As many descriptors of Envoy's are told apart by their values.
 const MOST_DESCRIPTORS: usize = 1000;
 
@@ -303,7 +306,7 @@ impl Metrics {
             metrics.decisions[protocol as usize][outcome as usize].inc();
             let capacity = limit.capacity().max(1);
             metrics.remaining_ratio.observe(limit.decision().status.remaining as f64 / capacity as f64);
-            let tokens = if limit.is_charged() { verdict.cost() } else { 0 };
+            let tokens = if limit.is_charged() { verdict.cost().min(MOST_TOKENS) } else { 0 };
             if tokens > 0 {
                 metrics.cost.inc_by(tokens);
             }

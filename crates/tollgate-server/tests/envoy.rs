@@ -22,17 +22,27 @@ struct Site {
 impl Site {
     /// None where there is no Envoy. It reads `ratelimit.yaml` with each `(text, instead)` replaced.
     fn start(changes: &[(&str, &str)], settings: &'static str) -> Option<Self> {
+        let site = Self::start_with(["envoy.yaml", "ratelimit.yaml"], changes, settings)?;
+        eventually("Envoy answers, and has asked", || {
+            site.try_get("/")
+                .is_some_and(|answer| answer.headers.iter().any(|(name, _)| name.contains("ratelimit")))
+        });
+        Some(site)
+    }
+
+    /// [`start`](Self::start) with these files of the examples: Envoy's, and the limits. It does not wait for Envoy.
+    fn start_with(files: [&str; 2], changes: &[(&str, &str)], settings: &'static str) -> Option<Self> {
         let envoy = program("envoy")?;
         let directory = Directory::new();
         let [address, grpc] = free_addresses();
         let read = |file: &str| std::fs::read_to_string(repository("examples/envoy").join(file)).unwrap();
-        let mut config = read("envoy.yaml");
+        let mut config = read(files[0]);
         for (port, address) in [("8000", address), ("8081", grpc), ("9000", application())] {
             let (old, new) = (format!("port_value: {port}"), format!("port_value: {}", address.port()));
             assert_eq!(config.matches(&old).count(), 1, "{old}");
             config = config.replace(&old, &new);
         }
-        let mut limits = read("ratelimit.yaml");
+        let mut limits = read(files[1]);
         for (old, new) in changes {
             assert!(limits.contains(old) || config.contains(old), "{old}");
             (limits, config) = (limits.replace(old, new), config.replace(old, new));
@@ -44,10 +54,6 @@ impl Site {
         let envoy = Process::start(command.current_dir(directory.path(".")));
         let mut site = Self { address, grpc, limiter: None, settings, _envoy: envoy, directory };
         site.start_limiter();
-        eventually("Envoy answers, and has asked", || {
-            site.try_get("/")
-                .is_some_and(|answer| answer.headers.iter().any(|(name, _)| name.contains("ratelimit")))
-        });
         Some(site)
     }
 
@@ -127,28 +133,31 @@ fn what_is_denied_is_denied_by_envoy_with_our_headers_and_body() {
 /// the end of its stream. The use that goes beyond the limit is counted, and denies the next request.
 #[test]
 fn usage_that_envoy_reports_at_the_end_of_a_stream_is_counted() {
-    let limit = (
-        "domain: site\ndescriptors:\n",
-        "domain: site\ndescriptors:\n  - { key: tokens, rate_limit: { unit: hour, requests_per_unit: 1000 } }\n",
-    );
-    let actions = (
-        "                        - actions: [{ remote_address: {} }]\n",
-        r#"                        - actions: [{ generic_key: { descriptor_key: tokens, descriptor_value: all } }]
-                          hits_addend: { number: 0 }
-                        - actions: [{ generic_key: { descriptor_key: tokens, descriptor_value: all } }]
-                          hits_addend: { format: "%REQ(X-TOKENS)%" }
-                          apply_on_stream_done: true
-"#,
-    );
-    let Some(site) = Site::start(&[limit, actions], "") else { return };
-    let use_tokens = |tokens: &str| {
-        Http::connect(site.address).send("GET", "/v1/chat/completions", &[("x-tokens", tokens)], "").status
+    // The client says what a request uses, in place of the bytes of the response.
+    let changes = [("%BYTES_SENT%", "%REQ(X-TOKENS)%")];
+    let Some(site) = Site::start_with(["usage.yaml", "usage-limits.yaml"], &changes, "") else { return };
+    let use_tokens = |user: &str, tokens: &str| {
+        let headers = [("x-user-id", user), ("x-tokens", tokens)];
+        let stream = std::net::TcpStream::connect(site.address).ok()?;
+        let answer = Http::over(stream).try_send("GET", "/v1/chat/completions", &headers, b"").ok()?;
+        answer.header("ratelimit").is_some().then_some(answer)
     };
-    assert_eq!(use_tokens("900"), 200);
-    assert_eq!(use_tokens("300"), 200, "900 of 1000 are used");
+    eventually("Envoy answers, and has asked", || use_tokens("somebody", "0").is_some());
+    let mut asked = 0;
+    let mut remaining = || {
+        asked += 1;
+        let answer = use_tokens("alice", "0").unwrap();
+        let state = answer.header("ratelimit").unwrap().to_owned();
+        let left: u64 = state.split_once(";r=").unwrap().1.split([';', ',']).next().unwrap().parse().unwrap();
+        (answer.status, left)
+    };
     // Envoy reports the use after it has answered.
-    eventually("1200 of 1000 are used", || use_tokens("0") == 429);
-    assert_eq!(use_tokens("0"), 429);
+    assert_eq!(use_tokens("alice", "900").unwrap().status, 200);
+    eventually("900 of 1000 are used", || remaining() == (200, 100));
+    assert_eq!(use_tokens("alice", "300").unwrap().status, 200, "100 are left");
+    eventually("1200 of 1000 are used", || remaining() == (429, 0));
+    // Asking costs nothing, however often.
+    assert!(asked >= 2 && use_tokens("bob", "0").unwrap().header("ratelimit").unwrap().contains(";r=1000"));
 }
 
 #[test]

@@ -401,6 +401,7 @@ fn what_redis_cannot_keep_is_refused_with_the_reason() {
 fn settings_that_make_no_sense_are_refused_with_the_reason() {
     let directory = Directory::new();
     directory.write("password", "secret");
+    directory.write("cert.pem", "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n");
     for (redis, words) in [
         ("{ url: 'http://127.0.0.1' }", "unknown scheme `http`"),
         ("{ url: 'redis://127.0.0.1:99999' }", "invalid port"),
@@ -411,10 +412,10 @@ fn settings_that_make_no_sense_are_refused_with_the_reason() {
         ("{ urls: ['redis://127.0.0.1:1', 'rediss://127.0.0.1:2'], cluster: true }", "either all URLs"),
         ("{ urls: ['redis://127.0.0.1:1/1'], cluster: true }", "no other database than 0"),
         ("{ url: 'redis://127.0.0.1', username: tollgate }", "no password"),
-        ("{ url: 'redis://127.0.0.1', password_file: ./missing }", "missing cannot be read"),
+        ("{ url: 'redis://127.0.0.1', password_file: ./missing }", "missing: No such file"),
         ("{ url: 'redis://127.0.0.1', tls: {} }", "begin with `rediss://`"),
         ("{ url: 'rediss://127.0.0.1', tls: { ca_file: ./missing } }", "missing"),
-        ("{ url: 'rediss://127.0.0.1', tls: { cert_file: ./password } }", "a certificate needs its key"),
+        ("{ url: 'rediss://127.0.0.1', tls: { cert_file: ./cert.pem } }", "a certificate needs its key"),
         ("{ url: 'redis://127.0.0.1', deadline: 0s }", "deadline"),
         ("{ url: 'redis://127.0.0.1', deadline: 1h }", "between 1 ms and 60 s"),
     ] {

@@ -121,6 +121,28 @@ limits:
     assert!(log.contains(warning), "{log}");
 }
 
+/// A file can be wrong in more places than anybody reads, and have values longer than a terminal is wide.
+#[test]
+fn check_bounds_its_output() {
+    let directory = Directory::new();
+    let fault = "  - { name: l, kex: [u], token_bucket: { rate: x/s } }\n";
+    let file = directory.write("faults.yaml", &format!("limits:\n{}", fault.repeat(5000)));
+    let output = tollgate(&["check", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.matches("error: ").count() == 100 && errors.contains("more faults are not shown"),
+        "{errors}"
+    );
+    let long = format!(
+        "limits: [{{ name: l, key: [u], match: {{ path: /{} }}, token_bucket: {{ rate: 1/s }} }}]",
+        "a".repeat(70_000)
+    );
+    let file = directory.write("long.yaml", &long);
+    let output = tollgate(&["check", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// A tenant with numbers of its own is explained by these.
 #[test]
 fn explain_shows_the_numbers_of_a_tenant() {

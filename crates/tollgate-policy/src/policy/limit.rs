@@ -253,7 +253,8 @@ impl Limit {
 
     /// Whether each of its keys belongs to one tenant, and so to one tier at a time.
     pub(crate) fn counts_by_tenant(&self) -> bool {
-        self.key.iter().any(|part| part.0.first().is_some_and(|name| name == "tenant"))
+        // `tenant|user` takes other values where there is no tenant, which callers of another tier may have chosen.
+        self.key.iter().any(|part| part.0.as_slice() == ["tenant"])
     }
 
     /// The part of its key by which a cluster keeps together what one request needs: the tenant, else the first.

@@ -248,7 +248,7 @@ impl Numbers {
             reader.fault(fault.help("write one of them"));
         }
         if let Some(algorithm) = algorithm {
-            Self::require_of(reader, algorithm, section);
+            numbers.require_of(reader, algorithm, section);
         }
         numbers.refuse_dropped_burst(reader, algorithm, section);
         let written =
@@ -343,12 +343,16 @@ impl Numbers {
     }
 
     /// Refuses numbers that this algorithm does not have.
-    fn require_of(reader: &Reader<'_>, algorithm: Algorithm, section: &Section<'_>) {
+    fn require_of(&self, reader: &Reader<'_>, algorithm: Algorithm, section: &Section<'_>) {
         for key in keys::NUMBERS {
             let Some(node) = section.get(key.name).filter(|_| !algorithm.numbers().contains(&key.name))
             else {
                 continue;
             };
+            // `limit: 0` blocks a tier or a tenant, whatever the algorithm.
+            if key.name == "limit" && self.is_blocked() {
+                continue;
+            }
             let message = format!("a {} has no `{}`", algorithm.name(), key.name);
             let known = quoted(algorithm.numbers().into_iter());
             reader.fault(Fault::new(node.span.clone(), message).help(format!("its numbers are {known}")));

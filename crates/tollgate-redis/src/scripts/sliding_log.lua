@@ -109,7 +109,7 @@ makers.w = function()
 
   -- One limit above the limit, at most.
   function rule.spend_in_full(limit)
-    limit.cost = math.max(0, math.min(limit.cost, 2 * limit.limit - limit.counted))
+    limit.cost = math.max(0, math.min(limit.cost, 2 * math.max(limit.limit, 1) - limit.counted))
     rule.spend(limit)
   end
 

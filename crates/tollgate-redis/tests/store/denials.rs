@@ -177,3 +177,20 @@ async fn without_the_store_no_denial_is_remembered() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// A charge in full lengthens the wait, so a denial that was told before it is no longer true.
+#[tokio::test]
+async fn a_charge_in_full_ends_what_is_known_of_denials() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let rule = Rule::from(TokenBucket::new(Rate::per_minute(1).unwrap(), 10).unwrap());
+    let report = |cost| Ask { does: Does::ChargeInFull, ..ask("a", "k", rule, cost) };
+    let minutes = async || {
+        let decided = decide(&store, &[ask("a", "k", rule, 1)]).await;
+        decided.verdict.retry_after().map(|wait| wait.as_secs_ceil().div_ceil(60))
+    };
+    decide(&store, &[report(10)]).await;
+    assert_eq!(minutes().await, Some(1));
+    decide(&store, &[report(5)]).await;
+    assert_eq!(minutes().await, Some(6));
+}

@@ -73,8 +73,10 @@ fn carries(gateway: &Gateway) -> String {
 /// What the start would refuse: settings of the store, and limits that it cannot keep.
 fn store_faults(policy: &Policy) -> Vec<String> {
     let StoreSettings::Redis(redis) = &policy.store else { return Vec::new() };
-    // Files are looked at on their own, so that one that is missing hides no other fault.
-    let settings = RedisStore::check(&without_files(redis)).err().map(|error| error.to_string());
+    // A file that is missing is reported on its own, and hides no other fault.
+    let has_files = !policy.unusable_files().iter().any(|file| file.key.starts_with("store."));
+    let redis = if has_files { Redis::clone(redis) } else { without_files(redis) };
+    let settings = RedisStore::check(&redis).err().map(|error| error.to_string());
     let limits = policy.store_faults(tollgate_redis::require);
     let limits = (!limits.is_empty()).then(|| EngineError::Store(limits).to_string());
     settings.into_iter().chain(limits).collect()

@@ -17,8 +17,9 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        // By hand, because the widths of format strings end at 65535.
+        let pad = |(cell, width): (&String, &usize)| cell.clone() + &" ".repeat(width - cell.chars().count());
+        let cells: Vec<String> = row.iter().zip(&widths).map(pad).collect();
         cells.join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()

@@ -341,11 +341,18 @@ fn denied(policy: &Policy, verdict: &Verdict<'_>, method: &Method) -> Reply {
     Reply { told, ..Refusal { status, headers: HeaderMap::new(), body }.into() }
 }
 
-/// Leaves out those of our headers that the application has sent to the client itself.
+/// Leaves out our headers of each family of which the application has sent one to the client itself. The numbers of two limiters
+/// in one family would contradict each other.
 fn leave_out_sent(told: &mut Vec<(&'static str, String)>, answer: &Lines) {
-    told.retain(|(ours, _)| {
-        !forward::carried_on(answer).any(|(name, _)| name.eq_ignore_ascii_case(ours.as_bytes()))
-    });
+    let sent = |family: &str| {
+        let is_of = |name: &[u8]| {
+            name.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family.as_bytes()))
+        };
+        forward::carried_on(answer).any(|(name, _)| is_of(name))
+    };
+    for family in ["ratelimit", "x-ratelimit-", "retry-after"].into_iter().filter(|family| sent(family)) {
+        told.retain(|(ours, _)| !ours.starts_with(family));
+    }
 }
 
 /// Whether a status means that the application or a service behind it could not answer. A client can provoke others, such as 500 and 501.

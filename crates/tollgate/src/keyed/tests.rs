@@ -131,6 +131,21 @@ fn a_denied_key_refills_by_the_numbers_in_force() {
     }
 }
 
+/// A key that several tiers share stays with the tier that last charged it, also when the numbers of that tier have changed. A
+/// denial under a short window would otherwise end a long one.
+#[test]
+fn a_denial_under_another_tier_does_not_take_a_key_whose_numbers_changed() {
+    let window = |span| FixedWindow::new(2, span, Align::First).unwrap();
+    let hour = Duration::from_secs(3600);
+    let limiter = KeyedLimiter::builder(window(Duration::from_secs(2))).clock(Clock::manual()).build();
+    let pro = limiter.add_tier(window(hour)).unwrap();
+    assert!(limiter.ask("x").tier(pro).cost(2).check().is_allowed());
+    limiter.set_tier(pro, window(2 * hour)).unwrap();
+    assert!(!limiter.check("x").is_allowed());
+    limiter.clock().advance(Duration::from_secs(3));
+    assert!(!limiter.ask("x").tier(pro).check().is_allowed());
+}
+
 /// Asking under numbers that a key has not been charged by must not leave it under them.
 #[test]
 fn a_peek_or_a_denial_under_another_tier_changes_nothing() {

@@ -29,8 +29,10 @@ impl Paced<'_> {
     }
 
     /// [`spend`](Self::spend), also beyond the limit.
+    ///
+    /// The bound of the debt is that of the full pace: a limit that is smaller for now drops no usage.
     pub(crate) fn spend_in_full(&self, state: &mut State, cost: u64, now: Timestamp) {
-        self.rule.spend_in_full(state, cost, self.time(now));
+        self.told.spend_in_full(state, cost, self.time(now));
     }
 
     #[inline]

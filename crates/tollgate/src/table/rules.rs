@@ -104,6 +104,12 @@ impl Rules {
         self.made[place(self.current(tier))].numbers
     }
 
+    /// Whether the rule of this number was that of this tier, which has another one now.
+    pub(crate) fn is_replaced(&self, number: u16, tier: TierId) -> bool {
+        let Made { tier: of, standing, .. } = self.made[place(number)];
+        standing == Standing::Replaced && of == tier
+    }
+
     /// Whether a tier is decided by the rule of this number.
     pub(crate) fn is_in_force(&self, number: u16) -> bool {
         self.made[place(number)].standing == Standing::InForce

@@ -408,7 +408,7 @@ impl Shard {
     pub(crate) fn carry_over(&mut self, ask: &Ask, outcome: Outcome, now: Timestamp) {
         let Outcome::Deny { retry: Retry::After(_) } = outcome else { return };
         let Some(number) = self.segments.find(ask.hash).map(Slot::rule) else { return };
-        let is_replaced = ask.has_one_tier || !self.rules.is_in_force(number);
+        let is_replaced = ask.has_one_tier || self.rules.is_replaced(number, ask.tier);
         if number != self.rules.current(ask.tier)
             && is_replaced
             && self.is_charged(ask)
