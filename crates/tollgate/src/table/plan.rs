@@ -16,8 +16,8 @@ pub(crate) const USUAL_LIMITS: usize = 8;
 ///
 /// Asks that name one key are decided in their order: each is tested with the costs of those before it, and is charged its own.
 pub(super) struct Locked<'a, const N: usize> {
-    asks: [Ask; N],
-    tested: [u64; N], // what each is tested for: its cost, and the costs of those before it that name the same key
+    asks: [Ask; N], // each with what it is tested for: its cost, and the costs of those before it that name the same key
+    costs: [u64; N], // what each is charged
     guards: [Option<Guard<'a, Shard>>; N],
     guard_of: [usize; N],
     len: usize,
@@ -26,8 +26,8 @@ pub(super) struct Locked<'a, const N: usize> {
 impl<'a, const N: usize> Locked<'a, N> {
     pub(super) fn new(table: &'a Table, asks: &'a [Ask]) -> Self {
         let len = asks.len();
-        let (ordered, tested) = ordered(table, asks);
-        let mut locked = Self { asks: ordered, tested, guards: [const { None }; N], guard_of: [0; N], len };
+        let (ordered, costs) = ordered(table, asks);
+        let mut locked = Self { asks: ordered, costs, guards: [const { None }; N], guard_of: [0; N], len };
         let shard = |i: usize| table.shard_number(asks[i].hash);
         let mut order: [usize; N] = std::array::from_fn(|i| i);
         // Always from the first shard to the last, so that no two requests wait for each other.
@@ -51,7 +51,7 @@ impl<'a, const N: usize> Locked<'a, N> {
         self.prepare(now);
         let verdict = decide_all(self, now, decisions);
         if !verdict.is_allowed() {
-            for (i, decision) in decisions.iter().enumerate() {
+            for (i, decision) in decisions.iter().enumerate().filter(|(_, decision)| !decision.is_allowed()) {
                 let ask = self.asks[i];
                 self.shard_mut(i).carry_over(&ask, decision.outcome, now);
             }
@@ -88,25 +88,25 @@ impl<'a, const N: usize> Locked<'a, N> {
 
 const LOCKED: &str = "the shard of every ask is locked";
 
-/// The asks, each under the tier of the first that names its key, and what each is tested for.
+/// The asks, each under the tier of the first that names its key and with what it is tested for, and what each is charged.
 fn ordered<const N: usize>(table: &Table, asks: &[Ask]) -> ([Ask; N], [u64; N]) {
     // The table takes two hashes for one key if they are of one shard and alike in all that a slot keeps.
     let same = |a: &Ask, b: &Ask| {
         a.hash << 16 == b.hash << 16 && table.shard_number(a.hash) == table.shard_number(b.hash)
     };
-    let (mut ordered, mut tested) = ([Ask::NOTHING; N], [0; N]);
+    let (mut ordered, mut costs) = ([Ask::NOTHING; N], [0; N]);
     for (i, ask) in asks.iter().enumerate() {
-        (ordered[i], tested[i]) = (*ask, ask.cost);
+        (ordered[i], costs[i]) = (*ask, ask.cost);
         let Some(first) = ordered[..i].iter().position(|earlier| same(earlier, ask)) else { continue };
         // Two tiers of one key may have different algorithms: the first is the one that counts.
         (ordered[i].hash, ordered[i].tier) = (ordered[first].hash, ordered[first].tier);
         let is_peek = ask.cost == 0 && !ask.in_full;
         if !is_peek {
             let before = asks[..i].iter().filter(|earlier| same(earlier, ask)).map(|earlier| earlier.cost);
-            tested[i] = before.fold(ask.cost, u64::saturating_add);
+            ordered[i].cost = before.fold(ask.cost, u64::saturating_add);
         }
     }
-    (ordered, tested)
+    (ordered, costs)
 }
 
 impl<const N: usize> Plan for Locked<'_, N> {
@@ -115,15 +115,15 @@ impl<const N: usize> Plan for Locked<'_, N> {
     }
 
     fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        let ask = Ask { cost: self.tested[i], ..self.asks[i] };
-        self.shard(i).test(&ask, self.together(i), now)
+        self.shard(i).test(&self.asks[i], self.together(i), now)
     }
 
     fn spend(&mut self, i: usize, now: Timestamp) {
-        let Self { asks, guards, guard_of, len, .. } = self;
+        let Self { asks, costs, guards, guard_of, len } = self;
         let shard = guards[guard_of[i]].as_mut().expect(LOCKED);
+        let ask = Ask { cost: costs[i], ..asks[i] };
         // By now those before it have been charged.
-        shard.spend(&asks[i], Together { all: &asks[..*len], earlier: &[] }, now);
+        shard.spend(&ask, Together { all: &asks[..*len], earlier: &[] }, now);
     }
 
     fn status(&self, i: usize, now: Timestamp) -> Status {
