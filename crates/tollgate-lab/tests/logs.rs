@@ -481,7 +481,7 @@ fn a_list_of_addresses_is_refused_until_trusted_proxies_are_set() {
             assert_eq!(clients(&[prefix], trusted_hops(hops)), Ok((vec![client.to_owned()], 0)), "{prefix}");
         }
         // Fewer addresses than proxies: the request did not come through them.
-        assert!(clients(&[prefix], trusted_hops(3)).unwrap_err().contains("log-0:1: the list of addresses"));
+        assert!(clients(&[prefix], trusted_hops(3)).unwrap_err().contains("log-0:1: no trusted proxy"));
     }
     let error = clients(&["203.0.113.1 - -", "unknown, 203.0.113.9 - -"], by_client()).unwrap_err();
     assert!(error.contains("log-0:2: ") && error.contains("`unknown, 203.0.113.9`"), "{error}");

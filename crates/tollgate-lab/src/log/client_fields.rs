@@ -22,7 +22,8 @@ const NO_CLIENT: &str = "the line does not name its client";
 const NO_PREFIX: &str =
     "the fields before the time must be client, ident and user, with or without a virtual host";
 const NO_ADDRESS: &str = "the client is not an address, and this log lists addresses";
-const NO_TRUSTED: &str = "no trusted proxy has added an address to the list";
+const NO_TRUSTED: &str =
+    "no trusted proxy has added an address to the list; `--trusted-hops N` needs at least N addresses";
 
 const UNDECIDED: &str = "no line at the beginning of this file shows which field is the client. Choose the field with --client-field 1 or \
                          --client-field 2";
