@@ -21,6 +21,8 @@ pub(crate) enum Takes {
     Fraction,
     /// `5/s`, also with ` burst 10`.
     Rate,
+    /// `5/s`, where a burst would have no effect.
+    PlainRate,
     /// `500ms`.
     Time,
     /// `1GiB`.
@@ -45,8 +47,8 @@ pub(crate) enum Takes {
 }
 
 use Takes::{
-    Any, Bytes, Count, Either, Factor, Flag, Fraction, List, Named, OneOrMore, Rate, Section, Text, Time,
-    Word,
+    Any, Bytes, Count, Either, Factor, Flag, Fraction, List, Named, OneOrMore, PlainRate, Rate, Section,
+    Text, Time, Word,
 };
 
 const fn key(name: &'static str, takes: Takes, text: &'static str) -> Key {
@@ -398,7 +400,7 @@ pub(crate) const BUCKET: &[Key] = &[
 ];
 
 pub(crate) const QUEUE: &[Key] =
-    &[key("rate", Rate, "How fast requests leave."), key("queue", Count, "How many may be in it.")];
+    &[key("rate", PlainRate, "How fast requests leave."), key("queue", Count, "How many may be in it.")];
 
 pub(crate) const FIXED_WINDOW: &[Key] = &[
     key("limit", Count, "How many in each window. 0 denies every request."),
@@ -432,8 +434,8 @@ pub(crate) const SLIDING_COUNTER: &[Key] = &[
 ];
 
 pub(crate) const BURST_CREDITS: &[Key] = &[
-    key("rate", Rate, "The rate in the long run."),
-    key("peak", Either(&[Factor, Rate]), "The rate in bursts, or how many times the other it is."),
+    key("rate", PlainRate, "The rate in the long run."),
+    key("peak", Either(&[Factor, PlainRate]), "The rate in bursts, or how many times the other it is."),
     key("burst_for", Time, "How long full credits hold the peak."),
     key("credits", Count, "How many credits can be saved up, instead of `burst_for`."),
 ];
@@ -454,7 +456,7 @@ pub(crate) const NUMBERS: &[Key] = &[
     key("queue", Count, "Of a leaky bucket."),
     key("limit", Count, "Of a window or a concurrency limit. 0 denies every request."),
     key("window", Time, "Of a window."),
-    key("peak", Either(&[Factor, Rate]), "Of burst credits."),
+    key("peak", Either(&[Factor, PlainRate]), "Of burst credits."),
     key("burst_for", Time, "Of burst credits."),
     key("credits", Count, "Of burst credits."),
     key("lease", Time, "Of a concurrency limit."),

@@ -52,6 +52,7 @@ fn value(json: &mut String, takes: &Takes, text: Option<&str>, depth: usize) {
         Takes::Count => json.push_str(&pattern(r"^[0-9.]+[kKM]?$")),
         Takes::Bytes => json.push_str(&pattern(r"^[0-9.]+ *(B|[kKMG]B|[KMG]iB)?$")),
         Takes::Rate => json.push_str(&pattern(r"^[0-9.]+[kKM]? */ *[0-9.]*[a-z]+( burst [0-9.]+[kKM]?)?$")),
+        Takes::PlainRate => json.push_str(&pattern(r"^[0-9.]+[kKM]? */ *[0-9.]*[a-z]+$")),
         Takes::Time => json.push_str(&pattern(r"^([0-9.]+[a-z]+ *)+$")),
         Takes::Factor => json.push_str(&pattern(r"^[0-9]+x$")),
         Takes::Word(words) => {
@@ -137,6 +138,7 @@ fn in_words(takes: &Takes) -> String {
         Takes::Count => "a count: `10`, `10k`".into(),
         Takes::Fraction => "a number from 0.001 to 1".into(),
         Takes::Rate => "a rate: `5/s`, `100/min burst 20`".into(),
+        Takes::PlainRate => "a rate: `5/s`, `100/min`".into(),
         Takes::Time => "a time: `500ms`, `60s`".into(),
         Takes::Bytes => "a size: `64MiB`".into(),
         Takes::Factor => "a factor: `10x`".into(),

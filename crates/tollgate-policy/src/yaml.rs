@@ -133,6 +133,10 @@ fn document(source: &str, place: Range<usize>) -> Result<Node, Fault> {
         Err(error) => {
             let span = error.location().map_or(0..0, |location| self::place(source, &location));
             let (message, help) = in_words(error.without_snippet());
+            let line = source[..source.floor_char_boundary(span.start)].rfind('\n').map_or(0, |end| end + 1);
+            let line = source[line..].lines().next().unwrap_or_default();
+            let help =
+                help.filter(|_| !line.contains("${")).or(line.contains("${").then_some(QUOTE_VARIABLE));
             let fault = Fault::new(span, message);
             Err(if let Some(help) = help { fault.help(help) } else { fault })
         }
@@ -182,6 +186,16 @@ fn in_words(error: &serde_saphyr::Error) -> (String, Option<&'static str>) {
         error => return (UserMessageFormatter.format_message(error).into_owned(), None),
     };
     (message.to_owned(), Some(help))
+}
+
+const QUOTE_VARIABLE: &str = "a variable inside of `{ }` or `[ ]` needs quotes: `rate: \"${RATE}\"`";
+
+/// Whether a document is a file of envoyproxy/ratelimit, handed over in place of a policy.
+pub(crate) fn envoy_file_fault(node: &Node) -> Option<Fault> {
+    let domain = node.get("domain")?;
+    node.get("descriptors")?;
+    let fault = Fault::new(domain.span.clone(), "this is a file of envoyproxy/ratelimit, not a policy");
+    Some(fault.help("`tollgate import envoy FILE` prints it as a policy, and `tollgate serve --envoy-config FILE` serves it"))
 }
 
 /// Whether a document is a Kubernetes ConfigMap, which people hand over in place of the file that is in it.

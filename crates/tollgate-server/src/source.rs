@@ -99,8 +99,14 @@ pub(crate) fn read_envoy(path: &Path, count_denied: bool) -> Result<EnvoyImport,
         let source = read_text(&file)?;
         files.push((file, source));
     }
-    import_envoy(&files, count_denied)
-        .map_err(|wrong| wrong.iter().map(shown).collect::<Vec<_>>().join("\n\n"))
+    import_envoy(&files, count_denied).map_err(|wrong| {
+        let mut faults: Vec<String> = wrong.iter().map(shown).collect();
+        if path.is_dir() {
+            let path = path.display();
+            faults.push(format!("help: every file in {path} is read, unless its name begins with a dot"));
+        }
+        faults.join("\n\n")
+    })
 }
 
 /// The file, or every file of a directory that is not hidden, in the order of their names, as the reference reads them.

@@ -50,4 +50,10 @@ fn directory_without_files_of_limits_is_refused() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("no files of limits in this directory"), "{errors}");
+    // A file that has other content is read, too, and the error says so.
+    fs::write(folder.join("README.md"), "Ask Bob: before changing").unwrap();
+    let output = tollgate(&["import", "envoy", folder.to_str().unwrap()]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("is read, unless its name begins with a dot"), "{errors}");
 }

@@ -142,7 +142,7 @@ impl Policy {
     ) -> Result<Self, Faults> {
         let faults = |faults| Faults { file: file.display().to_string(), source: source.to_owned(), faults };
         let node = yaml::parse(source).map_err(|fault| faults(vec![fault]))?;
-        if let Some(fault) = yaml::config_map_fault(&node) {
+        if let Some(fault) = yaml::config_map_fault(&node).or_else(|| yaml::envoy_file_fault(&node)) {
             return Err(faults(vec![fault]));
         }
         let reader = Reader::new(environment);

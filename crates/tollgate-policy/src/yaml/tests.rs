@@ -126,3 +126,18 @@ fn errors_of_the_parser_name_nothing_of_its_own() {
     }
     assert!(refused > 40, "{refused} were refused");
 }
+
+/// Most examples are written in flow style, where a variable is the start of a map.
+#[test]
+fn a_variable_without_quotes_in_a_flow_map_gets_a_hint() {
+    let fault = parse("limits: [{ name: a, token_bucket: { rate: ${RATE}, burst: 5 } }]").unwrap_err();
+    assert!(fault.help.as_deref().is_some_and(|help| help.contains("needs quotes")), "{fault:?}");
+}
+
+#[test]
+fn a_file_of_envoy_gets_one_fault_with_a_hint() {
+    let node = parse("domain: d\ndescriptors: [{ key: a }]").unwrap();
+    let fault = envoy_file_fault(&node).unwrap();
+    assert!(fault.help.as_deref().is_some_and(|help| help.contains("tollgate import envoy")), "{fault:?}");
+    assert_eq!(envoy_file_fault(&parse("limits: []").unwrap()), None);
+}
