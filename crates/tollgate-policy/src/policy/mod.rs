@@ -7,6 +7,7 @@ mod gateway;
 mod limit;
 mod matching;
 mod numbers;
+mod sent_rule;
 mod settings;
 mod store;
 
@@ -20,11 +21,11 @@ pub use self::descriptor::{Descriptor, Entry, Envoy, Uncounted};
 pub use self::files::UnusableFile;
 pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, MinRate, Slots, Timeouts, Work};
 use self::limit::ReadLimit;
-pub(crate) use self::limit::sent_rule;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;
 pub(crate) use self::matching::{Condition, Pattern};
 use self::numbers::Numbers;
+pub(crate) use self::sent_rule::sent_rule;
 pub use self::settings::{
     AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, UpstreamHeaders, XRateLimit,
 };
