@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 mod allocations;
+mod asks;
 mod blocked;
 mod envoy;
 mod envoy_counting;

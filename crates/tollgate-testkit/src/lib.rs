@@ -7,6 +7,7 @@
 
 pub mod allocations;
 pub mod answer;
+pub mod asks;
 pub mod clock;
 pub mod conformance;
 pub mod directory;

@@ -73,7 +73,7 @@ impl Rule {
     }
 
     /// The same rule with every time multiplied by `unit`.
-    pub(super) fn in_units_of(mut self, unit: u64) -> Self {
+    pub(crate) fn in_units_of(mut self, unit: u64) -> Self {
         match &mut self {
             Self::TokenBucket { period: time, .. }
             | Self::LeakyQueue { period: time, .. }

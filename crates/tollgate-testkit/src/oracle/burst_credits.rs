@@ -58,6 +58,17 @@ impl BurstCredits {
         answer
     }
 
+    /// Decides a request that is charged in full: both buckets must allow it.
+    pub fn would_in_full(&self, now: u64, cost: u64) -> Answer {
+        both(self.credits.would_in_full(now, cost), self.peak.would_in_full(now, cost))
+    }
+
+    /// Charges both buckets in full.
+    pub fn charge_in_full(&mut self, now: u64, cost: u64) {
+        self.credits.charge_in_full(now, cost);
+        self.peak.charge_in_full(now, cost);
+    }
+
     /// Refunds both buckets, each as far as it still knows of the charge. At least as many more may
     /// pass as the one gave back that gave less.
     pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {

@@ -63,6 +63,24 @@ impl FixedWindow {
         self.answer(now, decision)
     }
 
+    /// Decides a request that is charged in full: cost 0 has to wait for the next window while the count is
+    /// above the limit.
+    pub fn would_in_full(&self, now: u64, cost: u64) -> Answer {
+        let Open { end, used } = self.window_at(now);
+        if cost == 0 && used > self.limit {
+            return self.answer(now, Err(Retry::After(reported(end - i128::from(now)))));
+        }
+        self.would(now, cost)
+    }
+
+    /// Counts the whole cost.
+    pub fn charge_in_full(&mut self, now: u64, cost: u64) {
+        if cost > 0 {
+            let Open { end, used } = self.window_at(now);
+            self.open = Some(Open { end, used: used.saturating_add(cost) });
+        }
+    }
+
     /// Takes the charge out of the count, if it was stamped in the window that is open at `now`. With
     /// nothing left in it the window has not been opened.
     pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {

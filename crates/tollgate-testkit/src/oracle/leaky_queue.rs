@@ -54,6 +54,33 @@ impl LeakyQueue {
         self.answer(now, decision)
     }
 
+    /// Queues a request that was allowed. It waits for its turn if that comes in time.
+    pub fn spend(&mut self, now: u64, cost: u64) {
+        let backlog = self.backlog_at(now) + i128::from(cost) * self.period;
+        let delay = self.time_for(self.backlog_at(now));
+        let is_within = |waiting: &Waiting| backlog <= self.full() && delay <= waiting.max_wait();
+        let waits = self.waiting.as_ref().is_some_and(is_within);
+        self.queue(now, cost, if waits { reported(delay) } else { 0 });
+    }
+
+    /// Decides a request that is charged in full: cost 0 has to wait until the backlog fits the queue.
+    pub fn would_in_full(&self, now: u64, cost: u64) -> Answer {
+        let debt = self.time_for(self.backlog_at(now) - self.full());
+        if cost == 0 && debt > 0 {
+            return self.answer(now, Err(Retry::After(reported(debt))));
+        }
+        self.would(now, cost)
+    }
+
+    /// Adds to the backlog, also beyond the capacity, up to twice the capacity. Nobody is held for it.
+    pub fn charge_in_full(&mut self, now: u64, cost: u64) {
+        let (backlog, most) = (self.backlog_at(now), 2 * self.full());
+        if cost > 0 && backlog < most {
+            self.backlog = (backlog + i128::from(cost) * self.period).min(most);
+            self.at = now;
+        }
+    }
+
     /// Gives nothing back. A place in the queue is a time at which somebody may go; whoever had the
     /// next ones was told theirs.
     pub fn refund(&mut self, _now: u64, _cost: u64, _charged: u64) -> u64 {

@@ -44,6 +44,14 @@ pub trait Oracle: std::fmt::Debug + Send {
     fn would(&self, now: u64, cost: u64) -> Answer;
     /// Decides, and charges if allowed. Cost 0 peeks: always allowed, never written.
     fn ask(&mut self, now: u64, cost: u64) -> Answer;
+    /// Charges a cost that was allowed together with others of the same key, which may have been charged since.
+    fn spend(&mut self, now: u64, cost: u64);
+    /// [`would`](Self::would) for a request whose whole cost is charged in any case. Cost 0 is denied while
+    /// the key is above its limit.
+    fn would_in_full(&self, now: u64, cost: u64) -> Answer;
+    /// Charges the whole cost, also beyond the limit. A bucket owes at most one burst, a log at most its
+    /// limit.
+    fn charge_in_full(&mut self, now: u64, cost: u64);
     /// Gives back what a request of `cost`, or a part of it, was charged at `charged`, as far as it
     /// still counts; how much that is, in whole units. The caller did make that charge, and gives it
     /// back once.
@@ -54,13 +62,22 @@ pub trait Oracle: std::fmt::Debug + Send {
 
 // The methods are inherent too, so that a test of one algorithm need not import the trait.
 macro_rules! rate_oracles {
-    ($($name:ty: $counts_denied:expr),*) => {$(
+    ($($name:ty: $counts_denied:expr, $spend:expr);*) => {$(
         impl Oracle for $name {
             fn would(&self, now: u64, cost: u64) -> Answer {
                 self.would(now, cost)
             }
             fn ask(&mut self, now: u64, cost: u64) -> Answer {
                 self.ask(now, cost)
+            }
+            fn spend(&mut self, now: u64, cost: u64) {
+                $spend(self, now, cost);
+            }
+            fn would_in_full(&self, now: u64, cost: u64) -> Answer {
+                self.would_in_full(now, cost)
+            }
+            fn charge_in_full(&mut self, now: u64, cost: u64) {
+                self.charge_in_full(now, cost);
             }
             fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
                 self.refund(now, cost, charged)
@@ -73,10 +90,10 @@ macro_rules! rate_oracles {
 }
 
 rate_oracles!(
-    TokenBucket: |_| false,
-    LeakyQueue: |_| false,
-    FixedWindow: Self::counts_denied,
-    SlidingLog: |_| false,
-    SlidingCounter: |_| false,
-    BurstCredits: |_| false
+    TokenBucket: |_| false, Self::spend;
+    LeakyQueue: |_| false, Self::spend;
+    FixedWindow: Self::counts_denied, Self::ask;
+    SlidingLog: |_| false, Self::ask;
+    SlidingCounter: |_| false, Self::ask;
+    BurstCredits: |_| false, Self::ask
 );

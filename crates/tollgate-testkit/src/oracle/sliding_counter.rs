@@ -52,6 +52,22 @@ impl SlidingCounter {
         self.answer(now, decision)
     }
 
+    /// Decides a request that is charged in full: cost 0 has to wait until the estimate is within the limit.
+    pub fn would_in_full(&self, now: u64, cost: u64) -> Answer {
+        let room = i128::from(self.limit) * i128::from(self.window);
+        if cost == 0 && self.estimate(now.into()) > room {
+            return self.answer(now, Err(Retry::After(self.wait_for(now, room))));
+        }
+        self.would(now, cost)
+    }
+
+    /// Counts the whole cost.
+    pub fn charge_in_full(&mut self, now: u64, cost: u64) {
+        if cost > 0 {
+            self.count(self.place(now.into()).0, cost);
+        }
+    }
+
     /// Takes the charge out of the sub-window it was stamped in, if that still counts. The newest
     /// sub-window stays the newest, even with nothing left in it, until nothing is left at all.
     pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {

@@ -45,6 +45,23 @@ impl SlidingLog {
         self.answer(now, decision)
     }
 
+    /// Decides a request that is charged in full: cost 0 has to wait until the log is within the limit.
+    pub fn would_in_full(&self, now: u64, cost: u64) -> Answer {
+        if cost > 0 || self.used(self.not_before_newest(now).into()) <= self.limit {
+            return self.would(now, cost);
+        }
+        self.answer(now, Err(self.wait_for_room(now, 0)))
+    }
+
+    /// Logs the whole cost, up to twice the limit.
+    pub fn charge_in_full(&mut self, now: u64, cost: u64) {
+        let time = self.not_before_newest(now);
+        let room = (2 * self.limit).saturating_sub(self.used(time.into()));
+        if cost.min(room) > 0 {
+            self.log(time, cost.min(room));
+        }
+    }
+
     /// Strikes the charge from the log, if it still counts. One that was logged later than it was
     /// stamped is not found under its stamp.
     pub fn refund(&mut self, now: u64, cost: u64, charged: u64) -> u64 {
@@ -66,25 +83,31 @@ impl SlidingLog {
     }
 
     fn decide(&self, now: u64, cost: u64) -> Result<u64, Retry> {
+        let used = self.used(self.not_before_newest(now).into());
+        if cost == 0 || u128::from(used) + u128::from(cost) <= u128::from(self.limit) {
+            return Ok(0);
+        }
+        Err(self.wait_for_room(now, cost))
+    }
+
+    /// The wait until enough events have left.
+    fn wait_for_room(&self, now: u64, cost: u64) -> Retry {
         let fits = |used: u64| u128::from(used) + u128::from(cost) <= u128::from(self.limit);
         let time = self.not_before_newest(now).into();
         let mut used = self.used(time);
-        if cost == 0 || fits(used) {
-            return Ok(0);
-        }
         for event in self.events.iter().filter(|event| self.leaves(event) > time) {
             used -= event.cost;
             if fits(used) {
-                return Err(Retry::After(reported(self.leaves(event) - i128::from(now))));
+                return Retry::After(reported(self.leaves(event) - i128::from(now)));
             }
         }
-        Err(Retry::Never)
+        Retry::Never
     }
 
     fn answer(&self, now: u64, decision: Result<u64, Retry>) -> Answer {
         let used = self.used(self.not_before_newest(now).into());
         let reset = self.events.last().map_or(0, |newest| reported(self.leaves(newest) - i128::from(now)));
-        Answer::new(decision, self.limit - used, reset)
+        Answer::new(decision, self.limit.saturating_sub(used), reset)
     }
 
     fn log(&mut self, time: u64, cost: u64) {

@@ -55,6 +55,36 @@ impl TokenBucket {
         self.answer(now, decision)
     }
 
+    /// Takes the tokens of a request that was allowed. It waits for them if they come in time.
+    pub fn spend(&mut self, now: u64, cost: u64) {
+        let delay = self.time_for(i128::from(cost) * self.period - self.level_at(now));
+        self.level = self.level_at(now) - i128::from(cost) * self.period;
+        self.at = now;
+        if let Some(waiting) = self.waiting.as_mut().filter(|waiting| delay <= waiting.max_wait()) {
+            waiting.admit(now, reported(delay));
+        }
+    }
+
+    /// Decides a request that is charged in full: cost 0 has to wait until the debt is paid back, as far
+    /// as nobody may wait for it.
+    pub fn would_in_full(&self, now: u64, cost: u64) -> Answer {
+        let may_wait = self.waiting.as_ref().map_or(0, Waiting::max_wait);
+        let debt = self.time_for(-self.level_at(now)) - may_wait;
+        if cost == 0 && debt > 0 {
+            return self.answer(now, Err(Retry::After(reported(debt))));
+        }
+        self.would(now, cost)
+    }
+
+    /// Takes the tokens, also those that are not there, down to a debt of one burst.
+    pub fn charge_in_full(&mut self, now: u64, cost: u64) {
+        let (level, lowest) = (self.level_at(now), -self.full());
+        if cost > 0 && level > lowest {
+            self.level = (level - i128::from(cost) * self.period).max(lowest);
+            self.at = now;
+        }
+    }
+
     /// Puts tokens back, at most until the bucket is full: it is then as new. None for a charge so long
     /// ago that an empty bucket would have filled since, and none while somebody waits, whose turn would
     /// then no longer be the next.

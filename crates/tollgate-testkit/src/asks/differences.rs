@@ -1,0 +1,191 @@
+//! Where back ends are known to differ from the model.
+
+use super::language::{Action, Ask, FixedDenial, Group};
+use super::{Call, Reply, Rule};
+use crate::conformance;
+use BackEnd::{Memory, Redis};
+
+/// A kind of back end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackEnd {
+    /// The table of the process.
+    Memory,
+    /// Redis.
+    Redis,
+}
+
+impl BackEnd {
+    /// The smallest step of its clock (ns). Its waits are rounded up to it.
+    pub const fn tick(self) -> u64 {
+        match self {
+            Self::Memory => 1,
+            Self::Redis => 1000,
+        }
+    }
+}
+
+/// What a difference concerns.
+#[derive(Clone, Copy, Debug)]
+pub enum Concerns {
+    /// The whole reply and the states after it. Random runs do not make a call that this function selects.
+    Call(fn(&Call, &[Ask]) -> bool),
+    /// Whether the selected asks report that they were charged.
+    IsCharged(fn(&Call, &Ask) -> bool),
+    /// What remains of the selected asks.
+    Remaining(fn(&Call, &Ask) -> bool),
+    /// Which limit is reported.
+    Reported(fn(&Call, &[Ask]) -> bool),
+}
+
+/// A difference that is known. When a back end no longer has it, delete its row.
+#[derive(Clone, Copy, Debug)]
+pub struct Difference {
+    /// What the back end does, in words.
+    pub name: &'static str,
+    /// The back ends that have it.
+    pub back_ends: &'static [BackEnd],
+    /// What it concerns.
+    pub concerns: Concerns,
+}
+
+/// Every difference that is known.
+pub const KNOWN_DIFFERENCES: &[Difference] = &[
+    Difference {
+        name: "a limit of 0 that comes with a descriptor reports what remains of the rule that stands for it",
+        back_ends: &[Memory, Redis],
+        concerns: Concerns::Remaining(|_, ask| is_sent(ask) && is_blocked(ask)),
+    },
+    Difference {
+        name: "refunds and charges of one key are not done in order where the asks are independent",
+        back_ends: &[Memory],
+        concerns: Concerns::Call(|_, asks| {
+            let is_alone = |ask: &Ask| ask.group == Group::Independent;
+            same_keys(asks).any(|(one, other)| is_alone(one) && (is_refund(one) || is_refund(other)))
+        }),
+    },
+    Difference {
+        name: "a missing attribute is ignored in shadow mode",
+        back_ends: &[Memory],
+        concerns: Concerns::Call(|call, asks| {
+            is_described(call) && is_watched(asks) && asks.iter().any(is_missing)
+        }),
+    },
+    Difference {
+        name: "asks of one key are tested each by itself beside a missing attribute",
+        back_ends: &[Memory],
+        concerns: Concerns::Call(|_, asks| {
+            let is_together = |ask: &Ask| ask.group != Group::Independent;
+            let denies = asks.iter().any(|ask| is_together(ask) && is_missing(ask));
+            denies && same_keys(asks).any(|(one, _)| is_together(one))
+        }),
+    },
+    Difference {
+        name: "a limit that comes with a descriptor does not count what is denied for a missing attribute",
+        back_ends: &[Memory],
+        concerns: Concerns::Call(|_, asks| {
+            let counts = |ask: &Ask| is_sent(ask) && ask.rule.counts_denied() && ask.cost > 0;
+            asks.iter().any(is_missing) && asks.iter().any(counts)
+        }),
+    },
+    Difference {
+        name: "a shadow concurrency limit reports a charge for a denied request, though it takes no slot",
+        back_ends: &[Memory, Redis],
+        concerns: Concerns::IsCharged(|_, ask| ask.group == Group::Independent && ask.rule.is_concurrency()),
+    },
+    Difference {
+        name: "the reported limit depends on what remains of the rule that stands for a limit of 0",
+        back_ends: &[Memory, Redis],
+        concerns: Concerns::Reported(|_, asks| asks.iter().any(is_blocked)),
+    },
+    Difference {
+        name: "two asks of one key are joined into one",
+        back_ends: &[Redis],
+        concerns: Concerns::Call(|_, asks| {
+            let is_joined_exactly = |one: &Ask, other: &Ask| {
+                one.action == other.action && one.group == Group::All && !is_blocked(one)
+            };
+            same_keys(asks).any(|(one, other)| !is_joined_exactly(one, other))
+        }),
+    },
+    Difference {
+        name: "a refund gives nothing back to a sliding log",
+        back_ends: &[Redis],
+        concerns: Concerns::Call(|_, asks| {
+            let is_log = |ask: &Ask| matches!(ask.rule, Rule::Rate(conformance::Rule::SlidingLog { .. }));
+            asks.iter().any(|ask| is_refund(ask) && is_log(ask))
+        }),
+    },
+];
+
+/// Pairs of asks of one key.
+fn same_keys(asks: &[Ask]) -> impl Iterator<Item = (&Ask, &Ask)> {
+    asks.iter().enumerate().flat_map(|(place, one)| {
+        asks[place + 1..].iter().filter(move |other| other.key == one.key).map(move |other| (one, other))
+    })
+}
+
+fn is_described(call: &Call) -> bool {
+    matches!(call, Call::Describe(_))
+}
+
+/// Whether no ask can deny the request.
+fn is_watched(asks: &[Ask]) -> bool {
+    asks.iter().all(|ask| ask.group == Group::Independent)
+}
+
+/// Whether it asks a limit that comes with a descriptor.
+fn is_sent(ask: &Ask) -> bool {
+    ask.key.limit.starts_with("sent ")
+}
+
+fn is_refund(ask: &Ask) -> bool {
+    ask.action == Action::Refund
+}
+
+fn is_missing(ask: &Ask) -> bool {
+    ask.denial == Some(FixedDenial::MissingAttribute) && ask.is_denied_for_ever()
+}
+
+fn is_blocked(ask: &Ask) -> bool {
+    ask.denial == Some(FixedDenial::Blocked)
+}
+
+fn known(back_end: BackEnd) -> impl Iterator<Item = Concerns> {
+    let rows = KNOWN_DIFFERENCES.iter().filter(move |row| row.back_ends.contains(&back_end));
+    rows.map(|row| row.concerns)
+}
+
+/// Whether a back end is known to decide a call differently.
+pub(super) fn is_known(back_end: BackEnd, call: &Call, asks: &[Ask]) -> bool {
+    known(back_end).any(|concerns| matches!(concerns, Concerns::Call(applies) if applies(call, asks)))
+}
+
+/// Whether two replies are the same, as far as they are comparable. The delay of a limit means nothing in a denied request.
+pub(super) fn is_same(back_end: BackEnd, call: &Call, asks: &[Ask], found: &Reply, expected: &Reply) -> bool {
+    let comparable = |reply: &Reply, other: &Reply| {
+        let mut reply = reply.clone();
+        if known(back_end)
+            .any(|concerns| matches!(concerns, Concerns::Reported(applies) if applies(call, asks)))
+        {
+            reply.reported = None;
+        }
+        let listed = asks.iter().filter(|ask| ask.is_listed);
+        for (place, (given, ask)) in reply.answers.iter_mut().zip(listed).enumerate() {
+            if reply.outcome.is_err() {
+                given.answer.delay = 0;
+            }
+            if other.answers.get(place).is_none_or(|other| other.is_charged.is_none()) {
+                given.is_charged = None;
+            }
+            for concerns in known(back_end) {
+                match concerns {
+                    Concerns::IsCharged(applies) if applies(call, ask) => given.is_charged = None,
+                    Concerns::Remaining(applies) if applies(call, ask) => given.answer.remaining = 0,
+                    _ => {}
+                }
+            }
+        }
+        reply
+    };
+    comparable(found, expected) == comparable(expected, found)
+}
