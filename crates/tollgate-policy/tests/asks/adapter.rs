@@ -12,7 +12,7 @@ use tollgate_policy::{
     SentRule, Verdict,
 };
 use tollgate_testkit::answer;
-use tollgate_testkit::asks::{self, Action, Attributes, BackEnd, Call, LimitAnswer, Reply, Subject};
+use tollgate_testkit::asks::{self, Action, Attributes, Call, LimitAnswer, Reply, Subject};
 
 /// Waits for the engine.
 pub(crate) trait Wait {
@@ -35,7 +35,6 @@ impl Wait for AtOnce {
 /// An engine under test.
 pub(crate) struct EngineSubject<W> {
     engine: Engine,
-    back_end: BackEnd,
     wait: W,
     /// Called with the time of each call (ns).
     set_time: Box<dyn Fn(u64)>,
@@ -51,20 +50,16 @@ pub(crate) fn policy(policy: &asks::Policy) -> Policy {
 /// An engine in memory.
 pub(crate) fn in_memory(of: &asks::Policy) -> EngineSubject<AtOnce> {
     let engine = Engine::with_clock(policy(of), Clock::manual()).unwrap();
-    EngineSubject::new(engine, BackEnd::Memory, AtOnce, Box::new(|_| {}))
+    EngineSubject::new(engine, AtOnce, Box::new(|_| {}))
 }
 
 impl<W> EngineSubject<W> {
-    pub(crate) fn new(engine: Engine, back_end: BackEnd, wait: W, set_time: Box<dyn Fn(u64)>) -> Self {
-        Self { engine, back_end, wait, set_time, permits: HashMap::new() }
+    pub(crate) fn new(engine: Engine, wait: W, set_time: Box<dyn Fn(u64)>) -> Self {
+        Self { engine, wait, set_time, permits: HashMap::new() }
     }
 }
 
 impl<W: Wait> Subject for EngineSubject<W> {
-    fn back_end(&self) -> BackEnd {
-        self.back_end
-    }
-
     fn call(&mut self, now: u64, call: &Call) -> Reply {
         (self.set_time)(now);
         let clock = self.engine.clock();

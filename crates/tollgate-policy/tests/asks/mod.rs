@@ -1,6 +1,6 @@
 //! Asks that are decided together, in memory.
 
-use tollgate_testkit::asks::random_calls_equal_the_model;
+use tollgate_testkit::asks::{BackEnd, random_calls_equal_the_model};
 use tollgate_testkit::effort;
 
 pub(crate) mod adapter;
@@ -8,6 +8,6 @@ pub(crate) mod adapter;
 #[test]
 fn random_calls_in_memory_equal_the_model() {
     for seed in 0..effort() {
-        random_calls_equal_the_model(&mut adapter::in_memory, seed, 200);
+        random_calls_equal_the_model(BackEnd::Memory, &mut adapter::in_memory, seed, 200);
     }
 }

@@ -22,6 +22,11 @@ impl BackEnd {
             Self::Redis => 1000,
         }
     }
+
+    /// Whether it can keep the states of a rule. On Redis, a slot needs a lease.
+    pub fn has(self, rule: Rule) -> bool {
+        self == Self::Memory || !matches!(rule, Rule::Slots { lease: None, .. })
+    }
 }
 
 /// What a difference concerns.
@@ -102,7 +107,11 @@ pub const KNOWN_DIFFERENCES: &[Difference] = &[
         back_ends: &[Redis],
         concerns: Concerns::Call(|_, asks| {
             let is_joined_exactly = |one: &Ask, other: &Ask| {
-                one.action == other.action && one.group == Group::All && !is_blocked(one)
+                one.action == other.action
+                    && one.group == Group::All
+                    && !is_refund(one)
+                    && !is_blocked(one)
+                    && !is_log(one)
             };
             same_keys(asks).any(|(one, other)| !is_joined_exactly(one, other))
         }),
@@ -110,9 +119,25 @@ pub const KNOWN_DIFFERENCES: &[Difference] = &[
     Difference {
         name: "a refund gives nothing back to a sliding log",
         back_ends: &[Redis],
+        concerns: Concerns::Call(|_, asks| asks.iter().any(|ask| is_refund(ask) && is_log(ask))),
+    },
+    Difference {
+        name: "a charge in full of cost 0 is denied for ever behind another charge of a blocked key",
+        back_ends: &[Memory],
         concerns: Concerns::Call(|_, asks| {
-            let is_log = |ask: &Ask| matches!(ask.rule, Rule::Rate(conformance::Rule::SlidingLog { .. }));
-            asks.iter().any(|ask| is_refund(ask) && is_log(ask))
+            let looks = |ask: &Ask| ask.action == Action::ChargeInFull && ask.cost == 0;
+            same_keys(asks).any(|(one, other)| is_blocked(one) && one.cost > 0 && looks(other))
+        }),
+    },
+    Difference {
+        name: "an independent ask without its attribute is charged in full as if its limit were 0",
+        back_ends: &[Redis],
+        concerns: Concerns::Call(|_, asks| {
+            asks.iter().any(|ask| {
+                ask.group == Group::Independent
+                    && ask.denial == Some(FixedDenial::MissingAttribute)
+                    && ask.action == Action::ChargeInFull
+            })
         }),
     },
 ];
@@ -136,6 +161,10 @@ fn is_watched(asks: &[Ask]) -> bool {
 /// Whether it asks a limit that comes with a descriptor.
 fn is_sent(ask: &Ask) -> bool {
     ask.key.limit.starts_with("sent ")
+}
+
+fn is_log(ask: &Ask) -> bool {
+    matches!(ask.rule, Rule::Rate(conformance::Rule::SlidingLog { .. }))
 }
 
 fn is_refund(ask: &Ask) -> bool {

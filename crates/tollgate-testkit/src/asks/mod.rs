@@ -48,9 +48,6 @@ pub struct LimitAnswer {
 
 /// A back end under test: an engine with one policy and no keys in use.
 pub trait Subject {
-    /// The kind of back end, which selects the rows of [`KNOWN_DIFFERENCES`].
-    fn back_end(&self) -> BackEnd;
-
     /// Decides a call at `now` (ns), which is a multiple of the tick of the back end.
     fn call(&mut self, now: u64, call: &Call) -> Reply;
 }
@@ -63,21 +60,16 @@ pub type Fresh<'f, S> = &'f mut dyn FnMut(&Policy) -> S;
 pub struct Expected<D = Model> {
     policy: Policy,
     decide: D,
-    back_end: BackEnd,
 }
 
 impl<D: Decide> Expected<D> {
-    /// A policy whose asks are decided by `decide`, as the back end should.
-    pub fn new(policy: &Policy, back_end: BackEnd, decide: D) -> Self {
-        Self { policy: policy.clone(), decide, back_end }
+    /// A policy whose asks are decided by `decide`.
+    pub fn new(policy: &Policy, decide: D) -> Self {
+        Self { policy: policy.clone(), decide }
     }
 }
 
 impl<D: Decide> Subject for Expected<D> {
-    fn back_end(&self) -> BackEnd {
-        self.back_end
-    }
-
     fn call(&mut self, now: u64, call: &Call) -> Reply {
         if let Call::Release { permit } = call {
             self.decide.release(now, *permit);

@@ -39,17 +39,16 @@ impl Model {
     fn test(&mut self, now: u64, ask: &Ask, earlier: u64) -> Result<u64, Retry> {
         let in_full = ask.action == Action::ChargeInFull;
         let reset = self.status(now, ask).reset;
-        // A peek is not affected by others.
-        let total = if ask.cost == 0 && !in_full { 0 } else { ask.cost + earlier };
-        match (total, ask.denial) {
+        match (ask.cost, ask.denial) {
             _ if ask.action == Action::Refund => Ok(0),
             (1.., Some(_)) => Err(Retry::Never),
             // A key is above a limit of 0 as long as anything counts.
             (0, Some(FixedDenial::Blocked)) if in_full && reset > 0 => Err(Retry::After(reset)),
             (0, Some(FixedDenial::Blocked)) => Ok(0),
+            // A peek is not affected by others.
             (0, _) if !in_full => Ok(0),
-            (total, _) => {
-                let answer = self.state(ask).would(now, total, in_full);
+            (cost, _) => {
+                let answer = self.state(ask).would(now, cost + earlier, in_full);
                 answer.retry.map_or(Ok(answer.delay), Err)
             }
         }

@@ -1,7 +1,7 @@
 //! Random calls by random policies, compared with the model reply by reply.
 
 use super::call::{Attributes, Call, Descriptor, SentLimit};
-use super::differences::{is_known, is_same};
+use super::differences::{BackEnd, is_known, is_same};
 use super::language::Action;
 use super::model::Model;
 use super::policy::{Blocked, Limit, Policy, Scope};
@@ -34,13 +34,18 @@ pub struct Case {
 /// # Panics
 ///
 /// At the first difference. The message has the shortest sequence of calls that shows it.
-pub fn random_calls_equal_the_model<S: Subject>(fresh: Fresh<'_, S>, seed: u64, policies: usize) {
+pub fn random_calls_equal_the_model<S: Subject>(
+    back_end: BackEnd,
+    fresh: Fresh<'_, S>,
+    seed: u64,
+    policies: usize,
+) {
     let mut random = Random::new(seed);
     for number in 0..policies {
-        let case = random_case(&mut random, CALLS);
-        if difference(&case, fresh).is_some() {
-            let case = smallest(&case, &mut |case| difference(case, fresh).is_some());
-            let shown = difference(&case, fresh).unwrap_or_default();
+        let case = random_case(&mut random, back_end, CALLS);
+        if difference(back_end, &case, fresh).is_some() {
+            let case = smallest(&case, &mut |case| difference(back_end, case, fresh).is_some());
+            let shown = difference(back_end, &case, fresh).unwrap_or_default();
             panic!(
                 "random calls must equal the model: seed {seed}, policy {number}\n{}{shown}",
                 case.policy.yaml()
@@ -50,10 +55,9 @@ pub fn random_calls_equal_the_model<S: Subject>(fresh: Fresh<'_, S>, seed: u64, 
 }
 
 /// The calls up to the first that is decided differently, if there is one.
-fn difference<S: Subject>(case: &Case, fresh: Fresh<'_, S>) -> Option<String> {
+fn difference<S: Subject>(back_end: BackEnd, case: &Case, fresh: Fresh<'_, S>) -> Option<String> {
     let mut subject = fresh(&case.policy);
-    let back_end = subject.back_end();
-    let mut expected = Expected::new(&case.policy, back_end, Model::new(back_end.tick()));
+    let mut expected = Expected::new(&case.policy, Model::new(back_end.tick()));
     let (mut now, mut shown) = (START, String::new());
     for (wait, call) in &case.calls {
         now += wait;
@@ -80,9 +84,9 @@ fn lines(reply: &Reply) -> String {
 const START: u64 = 12_345_678 * TICK;
 
 /// A random policy with random calls. The model decides them, so that some come exactly when a wait ends.
-pub(super) fn random_case(random: &mut Random, calls: usize) -> Case {
-    let policy = random_policy(random);
-    let mut model = Expected::new(&policy, super::BackEnd::Memory, Model::new(TICK));
+pub(super) fn random_case(random: &mut Random, back_end: BackEnd, calls: usize) -> Case {
+    let policy = random_policy(random, back_end);
+    let mut model = Expected::new(&policy, Model::new(back_end.tick()));
     let mut case = Case { policy, calls: Vec::new() };
     let (mut now, mut retry) = (START, 0);
     for number in 0..calls as u64 {
@@ -141,8 +145,9 @@ pub(super) fn rules() -> Vec<Rule> {
     rates.map(Rule::Rate).into_iter().chain(delaying).chain(slots).collect()
 }
 
-fn random_policy(random: &mut Random) -> Policy {
-    let rules = rules();
+fn random_policy(random: &mut Random, back_end: BackEnd) -> Policy {
+    let mut rules = rules();
+    rules.retain(|rule| back_end.has(*rule));
     let mut limits = Vec::new();
     for number in 0..random.between(1, 4) {
         let rule = *random.pick(&rules);
