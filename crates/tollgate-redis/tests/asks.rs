@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use tollgate::Clock;
 use tollgate_policy::Engine;
 use tollgate_redis::{RedisStore, Settings};
-use tollgate_testkit::asks::{BackEnd, Policy, random_calls_equal_the_model};
+use tollgate_testkit::asks::{BackEnd, Policy, promises, random_calls_equal_the_model};
 use tollgate_testkit::{RedisServer, effort};
 
 use adapter::{EngineSubject, Wait};
@@ -59,4 +59,10 @@ fn random_calls_on_redis_equal_the_model() {
     for seed in 0..effort() {
         random_calls_equal_the_model(BackEnd::Redis, &mut |policy| redis.fresh(policy), seed, 200);
     }
+}
+
+#[test]
+fn the_engine_on_redis_keeps_every_promise_about_asks() {
+    let redis = Redis::start();
+    promises::are_kept(&mut |policy: &Policy| redis.fresh(policy));
 }

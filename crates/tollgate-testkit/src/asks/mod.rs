@@ -9,9 +9,12 @@ mod differences;
 mod language;
 mod model;
 mod policy;
+pub mod promises;
 mod random_calls;
 mod rule;
 mod smallest;
+#[cfg(test)]
+mod tests;
 
 pub use call::{Attributes, Call, Descriptor, SentLimit};
 pub use differences::{BackEnd, Concerns, Difference, KNOWN_DIFFERENCES};

@@ -1,0 +1,67 @@
+//! The rules of deciding as named promises. Their numbers are written by hand, without the model.
+
+mod caller;
+mod charges;
+mod denials;
+mod groups;
+mod slots;
+
+pub use charges::*;
+pub use denials::*;
+pub use groups::*;
+pub use slots::*;
+
+use super::{Fresh, Subject};
+
+/// One promise. It panics if the subject breaks it.
+pub type Promise<S> = for<'f> fn(Fresh<'f, S>);
+
+/// Every promise, by name.
+pub fn all<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
+    macro_rules! named {
+        ($($promise:ident),* $(,)?) => { vec![$((stringify!($promise), $promise::<S> as Promise<S>)),*] };
+    }
+    named![
+        a_peek_writes_nothing,
+        all_limits_are_charged_or_none,
+        the_same_key_twice_is_charged_twice,
+        a_refund_is_done_if_the_request_passes,
+        a_refund_is_not_done_on_a_denial,
+        in_full_is_charged_on_every_denial,
+        in_full_of_cost_0_is_denied_above_the_limit,
+        a_sent_rule_is_one_charge,
+        a_sent_limit_replaces_the_limits_of_the_policy,
+        a_missing_attribute_charges_nobody,
+        blocked_charges_nobody,
+        count_denied_counts_on_every_denial,
+        cost_above_the_capacity_is_denied_for_ever,
+        the_longest_wait_is_reported,
+        the_longest_delay_is_the_delay,
+        a_shadow_denies_nothing,
+        a_shadow_is_charged_by_itself,
+        a_shadow_of_a_denied_request_gives_nothing_back,
+        any_of_charges_only_those_that_allow,
+        any_of_denies_with_the_shortest_wait,
+        any_of_is_not_charged_if_another_denies,
+        a_shadow_quota_counts_as_one_that_allows,
+        shadow_mode_denies_nothing,
+        a_replaced_descriptor_is_not_charged,
+        a_hold_takes_as_many_slots_as_it_costs,
+        a_release_gives_the_slots_back,
+        a_lease_gives_the_slots_back,
+        a_check_takes_no_slot,
+        a_hold_of_a_denied_request_keeps_no_slot,
+        a_shadow_hold_keeps_a_slot_only_if_the_request_passes,
+    ]
+}
+
+/// Checks every promise on unused subjects.
+///
+/// # Panics
+///
+/// At the first promise that is broken. Its name is in the backtrace.
+pub fn are_kept<S: Subject>(fresh: Fresh<'_, S>) {
+    for (_, promise) in all::<S>() {
+        promise(fresh);
+    }
+}
