@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate::{Clock, Decision, Outcome, Retry, Timestamp};
 use tollgate_policy::{
     CellNumbers, CellRequest, Described, Engine, Hits, LimitVerdict, Override, Permits, Policy, Request,
-    SentRule, Verdict,
+    SentRule, Throttled, Verdict,
 };
 use tollgate_testkit::answer;
 use tollgate_testkit::asks::{self, Action, Attributes, Call, LimitAnswer, Reply, Subject};
@@ -96,13 +96,12 @@ impl<W: Wait> Subject for EngineSubject<W> {
             Call::Sent { key, rule, cost } => {
                 let (algorithm, numbers) = rule.algorithm();
                 let sent = SentRule { key, algorithm, numbers: &numbers, cost: *cost };
-                let decision = wait.wait(engine.decide_throttle(&sent, now)).unwrap().decision;
-                alone("throttle", decision)
+                alone("throttle", wait.wait(engine.decide_throttle(&sent, now)).unwrap())
             }
             Call::Cell { key, max_burst, count, period_seconds, cost } => {
                 let numbers = CellNumbers { max_burst: *max_burst, count: *count, period: *period_seconds };
                 let request = CellRequest { key: key.as_bytes(), numbers, quantity: *cost };
-                alone("cell", wait.wait(engine.decide_cell(&request, now)).unwrap().decision)
+                alone("cell", wait.wait(engine.decide_cell(&request, now)).unwrap())
             }
             Call::Describe(descriptors) => {
                 let attributes: Vec<Vec<(&str, &str)>> = descriptors
@@ -123,7 +122,7 @@ impl<W: Wait> Subject for EngineSubject<W> {
                     answers.extend(given.verdict.limits().map(limit_answer));
                     let name = descriptor.sent.map(|sent| format!("sent {}s", sent.seconds));
                     let sent = given.overridden.zip(name);
-                    answers.extend(sent.map(|(sent, name)| answer(&name, sent.decision, None)));
+                    answers.extend(sent.map(|(sent, name)| throttled_answer(&name, sent)));
                 }
                 answers.extend(
                     together.answers.iter().flat_map(|given| given.verdict.shadow().map(limit_answer)),
@@ -160,18 +159,23 @@ fn reply_of(verdict: &Verdict<'_>) -> Reply {
 }
 
 fn limit_answer(limit: LimitVerdict<'_, '_>) -> LimitAnswer {
-    answer(limit.name(), limit.decision(), Some(limit.is_charged()))
+    let is_known = limit.is_known();
+    LimitAnswer { is_known, ..answer(limit.name(), limit.decision(), Some(limit.is_charged())) }
 }
 
-fn alone(name: &str, decision: Decision) -> Reply {
-    let answers = vec![answer(name, decision, None)];
-    Reply { outcome: outcome(decision.outcome), answers, reported: None }
+fn alone(name: &str, throttled: Throttled) -> Reply {
+    let answers = vec![throttled_answer(name, throttled)];
+    Reply { outcome: outcome(throttled.decision.outcome), answers, reported: None }
+}
+
+fn throttled_answer(name: &str, throttled: Throttled) -> LimitAnswer {
+    LimitAnswer { is_known: throttled.is_known, ..answer(name, throttled.decision, None) }
 }
 
 fn answer(name: &str, decision: Decision, is_charged: Option<bool>) -> LimitAnswer {
     let status = decision.status;
     let answer = answer::Answer::new(outcome(decision.outcome), status.remaining, status.reset_after.get());
-    LimitAnswer { name: name.to_owned(), answer, is_charged }
+    LimitAnswer { name: name.to_owned(), answer, is_charged, is_known: true }
 }
 
 fn outcome(outcome: Outcome) -> Result<u64, answer::Retry> {

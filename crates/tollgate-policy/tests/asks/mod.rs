@@ -4,6 +4,7 @@ use tollgate_testkit::asks::{BackEnd, promises, random_calls_equal_the_model};
 use tollgate_testkit::effort;
 
 pub(crate) mod adapter;
+mod fallback;
 
 #[test]
 fn random_calls_in_memory_equal_the_model() {

@@ -1,9 +1,11 @@
 //! Where back ends are known to differ from the model.
 
-use super::language::{Action, Ask, FixedDenial, Group};
-use super::{Call, Reply, Rule};
+use super::fallback::{Fallback as FallbackModel, is_unavailable};
+use super::language::{Action, Ask, FixedDenial, Group, OnError};
+use super::{Call, Decide, Model, Reply, Rule};
+use crate::answer::Retry;
 use crate::conformance;
-use BackEnd::{Memory, Redis};
+use BackEnd::{Fallback, Memory, Redis};
 
 /// A kind of back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,20 +14,30 @@ pub enum BackEnd {
     Memory,
     /// Redis.
     Redis,
+    /// A store that gives no answer.
+    Fallback,
 }
 
 impl BackEnd {
     /// The smallest step of its clock (ns). Its waits are rounded up to it.
     pub const fn tick(self) -> u64 {
         match self {
-            Self::Memory => 1,
+            Self::Memory | Self::Fallback => 1,
             Self::Redis => 1000,
+        }
+    }
+
+    /// The model that it is compared with.
+    pub fn model(self) -> Box<dyn Decide> {
+        match self {
+            Self::Memory | Self::Redis => Box::new(Model::new(self.tick())),
+            Self::Fallback => Box::new(FallbackModel::new()),
         }
     }
 
     /// Whether it can keep the states of a rule. On Redis, a slot needs a lease.
     pub fn has(self, rule: Rule) -> bool {
-        self == Self::Memory || !matches!(rule, Rule::Slots { lease: None, .. })
+        self != Self::Redis || !matches!(rule, Rule::Slots { lease: None, .. })
     }
 }
 
@@ -38,6 +50,8 @@ pub enum Concerns {
     IsCharged(fn(&Call, &Ask) -> bool),
     /// What remains of the selected asks.
     Remaining(fn(&Call, &Ask) -> bool),
+    /// How long a denied request has to wait, and which limit is reported.
+    Wait(fn(&Call, &[Ask]) -> bool),
     /// Which limit is reported.
     Reported(fn(&Call, &[Ask]) -> bool),
 }
@@ -79,7 +93,6 @@ pub const KNOWN_DIFFERENCES: &[Difference] = &[
         name: "asks of one key are tested each by itself beside a missing attribute",
         back_ends: &[Memory],
         concerns: Concerns::Call(|_, asks| {
-            let is_together = |ask: &Ask| ask.group != Group::Independent;
             let denies = asks.iter().any(|ask| is_together(ask) && is_missing(ask));
             denies && same_keys(asks).any(|(one, _)| is_together(one))
         }),
@@ -99,7 +112,7 @@ pub const KNOWN_DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "the reported limit depends on what remains of the rule that stands for a limit of 0",
-        back_ends: &[Memory, Redis],
+        back_ends: &[Memory, Redis, Fallback],
         concerns: Concerns::Reported(|_, asks| asks.iter().any(is_blocked)),
     },
     Difference {
@@ -140,12 +153,89 @@ pub const KNOWN_DIFFERENCES: &[Difference] = &[
             })
         }),
     },
+    Difference {
+        name: "a refund gives nothing back to a blocked bucket",
+        back_ends: &[Redis],
+        concerns: Concerns::Call(|_, asks| {
+            asks.iter().any(|ask| is_refund(ask) && is_blocked(ask) && !ask.rule.has_limit())
+        }),
+    },
+    Difference {
+        name: "a limit of 0 that comes with a descriptor allows it by `on_error`",
+        back_ends: &[Fallback],
+        concerns: Concerns::Call(|_, asks| asks.iter().any(|ask| is_sent(ask) && is_blocked(ask))),
+    },
+    Difference {
+        name: "a limit that counts denied requests reports a charge that its share did not make",
+        back_ends: &[Fallback],
+        concerns: Concerns::IsCharged(|_, ask| ask.rule.counts_denied()),
+    },
+    Difference {
+        name: "a quota that `on_error` decides is not one of those that are enough",
+        back_ends: &[Fallback],
+        concerns: Concerns::Call(|_, asks| {
+            let quotas = || asks.iter().filter(|ask| ask.group == Group::AnyOf);
+            quotas().count() > 1 && quotas().any(|ask| ask.on_error != OnError::Local)
+        }),
+    },
+    Difference {
+        name: "a denial by `on_error` hides longer denials by shares",
+        back_ends: &[Fallback],
+        concerns: Concerns::Wait(|_, asks| asks.iter().any(|ask| is_together(ask) && is_unavailable(ask))),
+    },
+    Difference {
+        name: "a shadow takes no slots of its share",
+        back_ends: &[Fallback],
+        concerns: Concerns::Call(|_, asks| {
+            let holds = |ask: &Ask| ask.action == Action::Hold && ask.rule.is_concurrency();
+            asks.iter().any(|ask| !is_together(ask) && holds(ask) && ask.on_error == OnError::Local)
+        }),
+    },
+    Difference {
+        name: "the share of a shadow is charged for a request without its attribute",
+        back_ends: &[Fallback],
+        concerns: Concerns::Call(|_, asks| asks.iter().any(|ask| !is_together(ask) && is_missing(ask))),
+    },
+    Difference {
+        name: "a charge in full of a share is not made beside a missing attribute",
+        back_ends: &[Fallback],
+        concerns: Concerns::Call(|_, asks| {
+            let is_in_full = |ask: &Ask| is_together(ask) && ask.action == Action::ChargeInFull;
+            asks.iter().any(|ask| is_together(ask) && is_missing(ask)) && asks.iter().any(is_in_full)
+        }),
+    },
+    Difference {
+        name: "asks of one share are tested each by itself beside another denial",
+        back_ends: &[Fallback],
+        concerns: Concerns::Call(|_, asks| {
+            let denies = |ask: &Ask| is_together(ask) && (is_missing(ask) || is_unavailable(ask));
+            asks.iter().any(denies) && same_keys(asks).any(|(one, _)| is_together(one))
+        }),
+    },
+    Difference {
+        name: "a charge in full reports that it was made although `on_error` or a missing attribute denies",
+        back_ends: &[Fallback],
+        concerns: Concerns::IsCharged(|_, ask| ask.action == Action::ChargeInFull),
+    },
+    Difference {
+        name: "the share of a limit of 0 starts empty only if it is charged in full",
+        back_ends: &[Fallback],
+        concerns: Concerns::Call(|_, asks| {
+            asks.iter().any(|ask| is_blocked(ask) && ask.action == Action::ChargeInFull)
+        }),
+    },
 ];
 
-/// Pairs of asks of one key.
+fn is_together(ask: &Ask) -> bool {
+    ask.group != Group::Independent
+}
+
+/// Pairs of asks of one key. Those that are not listed are sent under other keys.
 fn same_keys(asks: &[Ask]) -> impl Iterator<Item = (&Ask, &Ask)> {
-    asks.iter().enumerate().flat_map(|(place, one)| {
-        asks[place + 1..].iter().filter(move |other| other.key == one.key).map(move |other| (one, other))
+    let listed = |ask: &&Ask| ask.is_listed;
+    asks.iter().enumerate().filter(move |(_, one)| one.is_listed).flat_map(move |(place, one)| {
+        let others = asks[place + 1..].iter().filter(listed);
+        others.filter(move |other| other.key == one.key).map(move |other| (one, other))
     })
 }
 
@@ -197,6 +287,11 @@ pub(super) fn is_same(back_end: BackEnd, call: &Call, asks: &[Ask], found: &Repl
             .any(|concerns| matches!(concerns, Concerns::Reported(applies) if applies(call, asks)))
         {
             reply.reported = None;
+        }
+        if known(back_end).any(|concerns| matches!(concerns, Concerns::Wait(applies) if applies(call, asks)))
+        {
+            reply.reported = None;
+            reply.outcome = reply.outcome.map_err(|_| Retry::Unknown);
         }
         let listed = asks.iter().filter(|ask| ask.is_listed);
         for (place, (given, ask)) in reply.answers.iter_mut().zip(listed).enumerate() {

@@ -38,6 +38,17 @@ pub enum FixedDenial {
     Blocked,
 }
 
+/// What decides an ask when the store gives no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// The ask is allowed.
+    Allow,
+    /// The ask is denied until the store is tried again.
+    Deny,
+    /// The share of this process decides.
+    Local,
+}
+
 /// The key of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -64,6 +75,8 @@ pub struct Ask {
     pub denial: Option<FixedDenial>,
     /// The permit that its slots are taken under. Only `Hold` uses it.
     pub permit: u64,
+    /// What decides it when the store gives no answer.
+    pub on_error: OnError,
     /// Whether the reply contains its answer.
     pub is_listed: bool,
 }
@@ -97,6 +110,8 @@ pub struct AskAnswer {
     pub answer: Answer,
     /// Whether its key was charged or its slots were taken.
     pub is_charged: bool,
+    /// Whether the state of the key is known.
+    pub is_known: bool,
 }
 
 /// What was decided about asks together.

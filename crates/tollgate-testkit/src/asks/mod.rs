@@ -6,6 +6,7 @@
 
 mod call;
 mod differences;
+mod fallback;
 mod language;
 mod model;
 mod policy;
@@ -18,7 +19,8 @@ mod tests;
 
 pub use call::{Attributes, Call, Descriptor, SentLimit};
 pub use differences::{BackEnd, Concerns, Difference, KNOWN_DIFFERENCES};
-pub use language::{Action, Ask, AskAnswer, Decided, FixedDenial, Group, Key};
+pub use fallback::Fallback;
+pub use language::{Action, Ask, AskAnswer, Decided, FixedDenial, Group, Key, OnError};
 pub use model::{Decide, Model};
 pub use policy::{Blocked, Limit, Policy, Scope};
 pub use random_calls::{Case, random_calls_equal_the_model};
@@ -47,6 +49,8 @@ pub struct LimitAnswer {
     pub answer: Answer,
     /// Whether the request was charged to it. `None` where nothing could be charged, or where nobody reports it.
     pub is_charged: Option<bool>,
+    /// Whether the state of the key is known. It is not if the store gave no answer and `on_error` decided.
+    pub is_known: bool,
 }
 
 /// A back end under test: an engine with one policy and no keys in use.
@@ -82,10 +86,11 @@ impl<D: Decide> Subject for Expected<D> {
         let Decided { outcome, answers, reported } = self.decide.decide(now, &asks);
         let listed = asks.iter().zip(answers).filter(|(ask, _)| ask.is_listed);
         let answers = listed
-            .map(|(ask, AskAnswer { answer, is_charged })| LimitAnswer {
+            .map(|(ask, AskAnswer { answer, is_charged, is_known })| LimitAnswer {
                 name: ask.key.limit.clone(),
                 answer,
                 is_charged: ask.can_be_charged().then_some(is_charged),
+                is_known,
             })
             .collect();
         let reported = reported.filter(|_| matches!(call, Call::Check { .. } | Call::Hold { .. }));

@@ -16,6 +16,16 @@ pub trait Decide {
     fn release(&mut self, now: u64, permit: u64);
 }
 
+impl Decide for Box<dyn Decide> {
+    fn decide(&mut self, now: u64, asks: &[Ask]) -> Decided {
+        (**self).decide(now, asks)
+    }
+
+    fn release(&mut self, now: u64, permit: u64) {
+        (**self).release(now, permit);
+    }
+}
+
 /// Keeps the state of every key for ever.
 #[derive(Debug)]
 pub struct Model {
@@ -23,16 +33,27 @@ pub struct Model {
     slots: HashMap<u64, Vec<(Key, u64)>>, // by permit
     next_id: u64,
     tick: u64,
+    empty_since: Option<u64>,
 }
 
 impl Model {
     /// A model of a back end whose clock has this tick (ns). Its waits are rounded up to ticks.
     pub fn new(tick: u64) -> Self {
-        Self { states: HashMap::new(), slots: HashMap::new(), next_id: 0, tick }
+        Self { states: HashMap::new(), slots: HashMap::new(), next_id: 0, tick, empty_since: None }
+    }
+
+    /// A model whose token buckets were empty at `since` (ns) instead of full.
+    pub(super) fn empty_since(since: u64) -> Self {
+        Self { empty_since: Some(since), ..Self::new(1) }
     }
 
     fn state(&mut self, ask: &Ask) -> &mut State {
-        self.states.entry(ask.key.clone()).or_insert_with(|| ask.rule.state())
+        let empty_since = self.empty_since;
+        self.states.entry(ask.key.clone()).or_insert_with(|| match empty_since {
+            // A limit of 0 has nothing to give, so nothing is taken from it.
+            Some(since) if ask.denial != Some(FixedDenial::Blocked) => ask.rule.empty_state(since),
+            _ => ask.rule.state(),
+        })
     }
 
     /// Tests an ask, together with the costs of earlier charges of the same key.
@@ -81,7 +102,7 @@ impl Model {
         };
         let status = self.status(now, ask);
         let reset = status.reset.next_multiple_of(self.tick);
-        AskAnswer { answer: Answer::new(tested, status.remaining, reset), is_charged }
+        AskAnswer { answer: Answer::new(tested, status.remaining, reset), is_charged, is_known: true }
     }
 }
 

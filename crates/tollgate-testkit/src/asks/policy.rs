@@ -1,7 +1,7 @@
 //! Policies, and the asks that a call comes to.
 
 use super::call::{Attributes, Call, Descriptor, SentLimit};
-use super::language::{Action, Ask, FixedDenial, Group, Key};
+use super::language::{Action, Ask, FixedDenial, Group, Key, OnError};
 use super::rule::Rule;
 use crate::conformance;
 
@@ -33,8 +33,8 @@ pub struct Limit {
     pub denies_missing: bool,
     /// Whether nothing passes.
     pub blocked: Blocked,
-    /// What decides when the store gives no answer: `allow`, `deny` or `local`.
-    pub on_error: &'static str,
+    /// What decides when the store gives no answer.
+    pub on_error: OnError,
 }
 
 /// How a request reaches a limit.
@@ -73,7 +73,7 @@ impl Limit {
             is_shadow: false,
             denies_missing: false,
             blocked: Blocked::No,
-            on_error: "allow",
+            on_error: OnError::Allow,
         }
     }
 
@@ -103,7 +103,7 @@ impl Limit {
 
     /// The same limit with another `on_error`.
     #[must_use]
-    pub fn on_error(self, on_error: &'static str) -> Self {
+    pub fn on_error(self, on_error: OnError) -> Self {
         Self { on_error, ..self }
     }
 
@@ -116,7 +116,8 @@ impl Limit {
     }
 
     fn yaml(&self) -> String {
-        let Self { name, attribute, on_error, .. } = self;
+        let Self { name, attribute, .. } = self;
+        let on_error = format!("{:?}", self.on_error).to_lowercase();
         let reach = match &self.scope {
             Scope::Attribute if self.denies_missing => format!("key: [{attribute}], when_missing: deny"),
             Scope::Attribute => format!("key: [{attribute}], when_missing: skip"),
@@ -152,6 +153,7 @@ impl Limit {
             group,
             denial,
             permit,
+            on_error: self.on_error,
             is_listed: true,
         })
     }
@@ -256,7 +258,7 @@ impl Policy {
             let passed = watching.and_then(|limit| limit.ask(attributes, Action::Peek, 0, 0));
             quotas.extend(passed.map(|ask| Ask {
                 group: Group::AnyOf,
-                denial: None,
+                on_error: OnError::Local,
                 is_listed: false,
                 ..ask
             }));
@@ -292,6 +294,7 @@ impl Policy {
             group: Group::All,
             denial: is_blocked.then_some(FixedDenial::Blocked),
             permit: 0,
+            on_error: OnError::Allow,
             is_listed: true,
         }
     }
@@ -306,6 +309,7 @@ fn sent(name: &str, key: &str, rule: Rule, cost: u64) -> Ask {
         group: Group::All,
         denial: None,
         permit: 0,
+        on_error: OnError::Allow,
         is_listed: true,
     }
 }

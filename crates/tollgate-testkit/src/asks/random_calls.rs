@@ -2,8 +2,7 @@
 
 use super::call::{Attributes, Call, Descriptor, SentLimit};
 use super::differences::{BackEnd, is_known, is_same};
-use super::language::Action;
-use super::model::Model;
+use super::language::{Action, OnError};
 use super::policy::{Blocked, Limit, Policy, Scope};
 use super::rule::Rule;
 use super::smallest::smallest;
@@ -57,7 +56,7 @@ pub fn random_calls_equal_the_model<S: Subject>(
 /// The calls up to the first that is decided differently, if there is one.
 fn difference<S: Subject>(back_end: BackEnd, case: &Case, fresh: Fresh<'_, S>) -> Option<String> {
     let mut subject = fresh(&case.policy);
-    let mut expected = Expected::new(&case.policy, Model::new(back_end.tick()));
+    let mut expected = Expected::new(&case.policy, back_end.model());
     let (mut now, mut shown) = (START, String::new());
     for (wait, call) in &case.calls {
         now += wait;
@@ -81,17 +80,24 @@ fn lines(reply: &Reply) -> String {
 }
 
 /// The first moment: not the start of a window.
-const START: u64 = 12_345_678 * TICK;
+pub(super) const START: u64 = 12_345_678 * TICK;
 
 /// A random policy with random calls. The model decides them, so that some come exactly when a wait ends.
 pub(super) fn random_case(random: &mut Random, back_end: BackEnd, calls: usize) -> Case {
     let policy = random_policy(random, back_end);
-    let mut model = Expected::new(&policy, Model::new(back_end.tick()));
+    let mut model = Expected::new(&policy, back_end.model());
     let mut case = Case { policy, calls: Vec::new() };
     let (mut now, mut retry) = (START, 0);
     for number in 0..calls as u64 {
         let wait = wait(random, retry);
         let call = random_call(random, &case.policy, number);
+        // A store that gives no answer explains nothing.
+        let call = match call {
+            Call::Explain { attributes, .. } if back_end == BackEnd::Fallback => {
+                Call::Check { attributes, cost: 0 }
+            }
+            call => call,
+        };
         now += wait;
         let reply = model.call(now, &call);
         let answers = reply.answers.iter().filter_map(|answer| answer.answer.retry);
@@ -155,6 +161,7 @@ fn random_policy(random: &mut Random, back_end: BackEnd) -> Policy {
         let mut limit = Limit::new(&format!("limit{number}"), attribute, rule);
         limit.is_shadow = random.chance(1, 4);
         limit.denies_missing = random.chance(1, 10);
+        limit.on_error = on_error(random);
         if attribute == "tenant" && random.chance(1, 2) {
             limit.blocked = Blocked::Tenant;
         } else if rule.has_limit() && !limit.denies_missing && random.chance(1, 16) {
@@ -162,7 +169,7 @@ fn random_policy(random: &mut Random, back_end: BackEnd) -> Policy {
         }
         limits.push(limit);
     }
-    let described: Vec<&str> = ["a", "b", "c"].into_iter().filter(|_| random.chance(1, 2)).collect();
+    let described: Vec<&str> = ["a", "b", "c"].into_iter().filter(|_| random.chance(2, 3)).collect();
     for attribute in &described {
         let rule = *random.pick(&rules);
         let mut limit = Limit::new(&format!("described-{attribute}"), attribute, rule);
@@ -173,12 +180,17 @@ fn random_policy(random: &mut Random, back_end: BackEnd) -> Policy {
         let replaces = if random.chance(1, 8) { vec![format!("described-{replaced}")] } else { Vec::new() };
         limit.scope = Scope::Descriptor { is_quota: random.chance(1, 2), replaces };
         limit.is_shadow = random.chance(1, 4);
+        limit.on_error = on_error(random);
         if rule.has_limit() && random.chance(1, 12) {
             limit.blocked = Blocked::Always;
         }
         limits.push(limit);
     }
     Policy { limits, shadow_mode: random.chance(1, 8) }
+}
+
+fn on_error(random: &mut Random) -> OnError {
+    *random.pick(&[OnError::Local, OnError::Local, OnError::Local, OnError::Allow, OnError::Deny])
 }
 
 fn random_call(random: &mut Random, policy: &Policy, number: u64) -> Call {

@@ -61,6 +61,53 @@ impl Rule {
         }
     }
 
+    /// The state of an unused key. A token bucket was empty at `since`.
+    pub(super) fn empty_state(self, since: u64) -> State {
+        let mut state = self.state();
+        if matches!(self, Self::Rate(conformance::Rule::TokenBucket { .. })) {
+            state.charge(since, self.capacity(), false, None);
+        }
+        state
+    }
+
+    /// The rule of one of `nodes` processes that share this rule while the store gives no answer. `None` where a process
+    /// has no share.
+    pub(super) fn share(self, nodes: u64) -> Option<Self> {
+        use conformance::Rule as R;
+        let part = |whole: u64| (whole / nodes).max(1);
+        let bucket = |tokens: u64, period: u64, burst: u64| R::TokenBucket {
+            tokens,
+            period: period * nodes,
+            burst: part(burst),
+        };
+        Some(Self::Rate(match self {
+            Self::Slots { limit, lease } => {
+                return (limit >= nodes).then_some(Self::Slots { limit: limit / nodes, lease });
+            }
+            Self::Rate(rule) | Self::Delaying { bucket: rule, .. } => match rule {
+                R::TokenBucket { tokens, period, burst } => bucket(tokens, period, burst),
+                R::LeakyQueue { tokens, period, capacity } => {
+                    R::LeakyQueue { tokens, period: period * nodes, capacity: part(capacity) }
+                }
+                R::BurstCredits { tokens, period, .. } => bucket(tokens, period, rule.capacity()),
+                R::FixedWindow { limit, window }
+                | R::AnchoredWindow { limit, window }
+                | R::CountingWindow { limit, window }
+                | R::SlidingLog { limit, window }
+                | R::SlidingCounter { limit, window, .. } => bucket(limit, window, limit),
+            },
+        }))
+    }
+
+    /// A token bucket of so many times the rate and the burst. Other rules stay as they are.
+    #[cfg(test)]
+    pub(super) fn times(mut self, times: u64) -> Self {
+        if let Self::Rate(conformance::Rule::TokenBucket { tokens, burst, .. }) = &mut self {
+            (*tokens, *burst) = (*tokens * times, *burst * times);
+        }
+        self
+    }
+
     /// The largest cost that it can ever allow.
     pub fn capacity(self) -> u64 {
         match self {

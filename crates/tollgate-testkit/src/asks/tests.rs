@@ -1,15 +1,17 @@
 //! The suite accepts the model and rejects models with planted mistakes.
 
 mod faulty;
+mod faulty_fallback;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::faulty::{Fault, Faulty};
+use self::faulty_fallback::{FallbackFault, FaultyFallback};
 use super::differences::is_known;
 use super::random_calls::random_case;
 use super::{
-    Action, Ask, BackEnd, Decide as _, Expected, FixedDenial, Group, Key, Model, Policy, Rule, promises,
-    random_calls_equal_the_model,
+    Action, Ask, BackEnd, Decide as _, Expected, Fallback, FixedDenial, Group, Key, Model, OnError, Policy,
+    Rule, promises, random_calls_equal_the_model,
 };
 use crate::answer::Retry;
 use crate::conformance;
@@ -19,17 +21,21 @@ fn subject(fault: Option<Fault>) -> impl FnMut(&Policy) -> Expected<Faulty> {
     move |policy| Expected::new(policy, Faulty::new(fault))
 }
 
+const BACK_ENDS: [BackEnd; 3] = [BackEnd::Memory, BackEnd::Redis, BackEnd::Fallback];
+
 #[test]
 fn the_model_keeps_every_promise() {
     promises::are_kept(&mut |policy: &Policy| Expected::new(policy, Model::new(1)));
     promises::are_kept(&mut |policy: &Policy| Expected::new(policy, Model::new(1000)));
     promises::are_kept(&mut subject(None));
+    promises::without_a_store(&mut |policy: &Policy| Expected::new(policy, Fallback::new()));
+    promises::without_a_store(&mut without_a_store(None));
 }
 
 #[test]
 fn random_calls_of_the_model_equal_the_model() {
-    for back_end in [BackEnd::Memory, BackEnd::Redis] {
-        let mut fresh = |policy: &Policy| Expected::new(policy, Model::new(back_end.tick()));
+    for back_end in BACK_ENDS {
+        let mut fresh = |policy: &Policy| Expected::new(policy, back_end.model());
         random_calls_equal_the_model(back_end, &mut fresh, 1, 20);
     }
 }
@@ -76,7 +82,30 @@ fn every_planted_mistake_breaks_its_promise() {
 #[test]
 fn random_calls_find_every_planted_mistake() {
     for (fault, _) in FAULTS {
-        let run = || random_calls_equal_the_model(BackEnd::Memory, &mut subject(Some(fault)), 1, 100);
+        let run = || random_calls_equal_the_model(BackEnd::Memory, &mut subject(Some(fault)), 1, 1000);
+        assert!(!holds(run), "random calls accept {fault:?}");
+    }
+}
+
+fn without_a_store(fault: Option<FallbackFault>) -> impl FnMut(&Policy) -> Expected<FaultyFallback> {
+    move |policy| Expected::new(policy, FaultyFallback::new(fault))
+}
+
+#[test]
+fn every_planted_mistake_of_the_fallback_is_found() {
+    for (fault, name) in [
+        (FallbackFault::AllowsWhatIsDenied, "on_error_deny_denies_until_the_store_is_tried_again"),
+        (FallbackFault::DeniesWhatIsAllowed, "on_error_allow_allows_any_cost"),
+        (FallbackFault::ChargesBesideADenial, "on_error_deny_charges_no_share"),
+        (FallbackFault::SharesStartFull, "a_share_starts_empty_and_refills"),
+        (FallbackFault::SharesAreWhole, "a_share_starts_empty_and_refills"),
+        (FallbackFault::ForgetsFixedDenials, "a_fixed_denial_needs_no_store"),
+    ] {
+        let promises = promises::all_without_a_store::<Expected<FaultyFallback>>();
+        let (_, promise) = promises.into_iter().find(|(known, _)| *known == name).expect(name);
+        assert!(!holds(|| promise(&mut without_a_store(Some(fault)))), "`{name}` accepts {fault:?}");
+        let run =
+            || random_calls_equal_the_model(BackEnd::Fallback, &mut without_a_store(Some(fault)), 1, 100);
         assert!(!holds(run), "random calls accept {fault:?}");
     }
 }
@@ -96,7 +125,7 @@ fn a_difference_is_shown_by_the_shortest_sequence_of_calls() {
 /// A suite that left out most calls would prove little.
 #[test]
 fn most_random_calls_are_compared() {
-    for back_end in [BackEnd::Memory, BackEnd::Redis] {
+    for back_end in BACK_ENDS {
         let (mut random, mut left_out, mut all) = (Random::new(1), 0, 0);
         for _ in 0..100 {
             let case = random_case(&mut random, back_end, 100);
@@ -112,7 +141,7 @@ fn most_random_calls_are_compared() {
 fn ask(limit: &str, cost: u64, action: Action, group: Group) -> Ask {
     let rule = Rule::Rate(conformance::Rule::FixedWindow { limit: 10, window: 1000 });
     let key = Key { limit: limit.to_owned(), value: String::new() };
-    Ask { key, rule, action, cost, group, denial: None, permit: 0, is_listed: true }
+    Ask { key, rule, action, cost, group, denial: None, permit: 0, on_error: OnError::Allow, is_listed: true }
 }
 
 #[test]

@@ -3,11 +3,13 @@
 mod caller;
 mod charges;
 mod denials;
+mod fallback;
 mod groups;
 mod slots;
 
 pub use charges::*;
 pub use denials::*;
+pub use fallback::*;
 pub use groups::*;
 pub use slots::*;
 
@@ -16,12 +18,15 @@ use super::{Fresh, Subject};
 /// One promise. It panics if the subject breaks it.
 pub type Promise<S> = for<'f> fn(Fresh<'f, S>);
 
+macro_rules! named {
+    ($subject:ident: $($promise:ident),* $(,)?) => {
+        vec![$((stringify!($promise), $promise::<$subject> as Promise<$subject>)),*]
+    };
+}
+
 /// Every promise, by name.
 pub fn all<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
-    macro_rules! named {
-        ($($promise:ident),* $(,)?) => { vec![$((stringify!($promise), $promise::<S> as Promise<S>)),*] };
-    }
-    named![
+    named![S:
         a_peek_writes_nothing,
         all_limits_are_charged_or_none,
         the_same_key_twice_is_charged_twice,
@@ -62,6 +67,28 @@ pub fn all<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
 /// At the first promise that is broken. Its name is in the backtrace.
 pub fn are_kept<S: Subject>(fresh: Fresh<'_, S>) {
     for (_, promise) in all::<S>() {
+        promise(fresh);
+    }
+}
+
+/// Every promise about a store that gives no answer, by name.
+pub fn all_without_a_store<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
+    named![S:
+        on_error_deny_denies_until_the_store_is_tried_again,
+        on_error_deny_charges_no_share,
+        on_error_allow_allows_any_cost,
+        a_share_starts_empty_and_refills,
+        a_fixed_denial_needs_no_store,
+    ]
+}
+
+/// Checks every promise about a store that gives no answer, on unused subjects.
+///
+/// # Panics
+///
+/// At the first promise that is broken. Its name is in the backtrace.
+pub fn without_a_store<S: Subject>(fresh: Fresh<'_, S>) {
+    for (_, promise) in all_without_a_store::<S>() {
         promise(fresh);
     }
 }
