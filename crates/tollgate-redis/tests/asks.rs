@@ -7,7 +7,9 @@ use tokio::runtime::Runtime;
 use tollgate::Clock;
 use tollgate_policy::Engine;
 use tollgate_redis::{RedisStore, Settings};
-use tollgate_testkit::asks::{BackEnd, Policy, promises, random_calls_equal_the_model};
+use tollgate_testkit::asks::{
+    BackEnd, Policy, known_differences_are_still_there, promises, random_calls_equal_the_model,
+};
 use tollgate_testkit::{RedisServer, effort};
 
 use adapter::{EngineSubject, Wait};
@@ -65,4 +67,10 @@ fn random_calls_on_redis_equal_the_model() {
 fn the_engine_on_redis_keeps_every_promise_about_asks() {
     let redis = Redis::start();
     promises::are_kept(&mut |policy: &Policy| redis.fresh(policy));
+}
+
+#[test]
+fn known_differences_on_redis_are_still_there() {
+    let redis = Redis::start();
+    known_differences_are_still_there(BackEnd::Redis, &mut |policy| redis.fresh(policy), 2000);
 }

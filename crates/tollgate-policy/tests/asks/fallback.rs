@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tollgate::{Clock, Rule};
 use tollgate_policy::{Ask, Decided, Engine, Later, Store, StoredPermit, Unavailable};
-use tollgate_testkit::asks::{BackEnd, Fallback, Policy, promises, random_calls_equal_the_model};
+use tollgate_testkit::asks::{
+    BackEnd, Fallback, Policy, known_differences_are_still_there, promises, random_calls_equal_the_model,
+};
 use tollgate_testkit::effort;
 
 use super::adapter::{self, AtOnce, EngineSubject};
@@ -70,4 +72,9 @@ fn random_calls_without_the_store_equal_the_model() {
 #[test]
 fn the_engine_without_the_store_keeps_every_promise_about_asks() {
     promises::without_a_store(&mut fresh);
+}
+
+#[test]
+fn known_differences_without_the_store_are_still_there() {
+    known_differences_are_still_there(BackEnd::Fallback, &mut fresh, 2000);
 }

@@ -161,6 +161,14 @@ pub const KNOWN_DIFFERENCES: &[Difference] = &[
         }),
     },
     Difference {
+        name: "the script allows a charge in full of cost 0 to a blocked bucket, so that the answer cannot be read",
+        back_ends: &[Redis],
+        concerns: Concerns::Call(|_, asks| {
+            let looks = |ask: &Ask| ask.action == Action::ChargeInFull && ask.cost == 0;
+            asks.iter().any(|ask| looks(ask) && is_blocked(ask) && !ask.rule.has_limit())
+        }),
+    },
+    Difference {
         name: "a limit of 0 that comes with a descriptor allows it by `on_error`",
         back_ends: &[Fallback],
         concerns: Concerns::Call(|_, asks| asks.iter().any(|ask| is_sent(ask) && is_blocked(ask))),
@@ -269,27 +277,55 @@ fn is_blocked(ask: &Ask) -> bool {
     ask.denial == Some(FixedDenial::Blocked)
 }
 
-fn known(back_end: BackEnd) -> impl Iterator<Item = Concerns> {
-    let rows = KNOWN_DIFFERENCES.iter().filter(move |row| row.back_ends.contains(&back_end));
-    rows.map(|row| row.concerns)
-}
+/// The known differences of one back end.
+#[derive(Debug)]
+pub(super) struct Known(Vec<&'static Difference>);
 
-/// Whether a back end is known to decide a call differently.
-pub(super) fn is_known(back_end: BackEnd, call: &Call, asks: &[Ask]) -> bool {
-    known(back_end).any(|concerns| matches!(concerns, Concerns::Call(applies) if applies(call, asks)))
-}
+impl Known {
+    /// All of them.
+    pub(super) fn of(back_end: BackEnd) -> Self {
+        Self(KNOWN_DIFFERENCES.iter().filter(|row| row.back_ends.contains(&back_end)).collect())
+    }
 
-/// Whether two replies are the same, as far as they are comparable. The delay of a limit means nothing in a denied request.
-pub(super) fn is_same(back_end: BackEnd, call: &Call, asks: &[Ask], found: &Reply, expected: &Reply) -> bool {
-    let comparable = |reply: &Reply, other: &Reply| {
+    /// All except one.
+    pub(super) fn without(back_end: BackEnd, name: &str) -> Self {
+        let mut known = Self::of(back_end);
+        known.0.retain(|row| row.name != name);
+        known
+    }
+
+    /// Their names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|row| row.name)
+    }
+
+    /// Whether a row leaves out calls.
+    pub(super) fn is_of_calls(&self, name: &str) -> bool {
+        self.0.iter().any(|row| row.name == name && matches!(row.concerns, Concerns::Call(_)))
+    }
+
+    /// Whether a call is known to be decided differently.
+    pub(super) fn has(&self, call: &Call, asks: &[Ask]) -> bool {
+        self.any(|concerns| matches!(concerns, Concerns::Call(applies) if applies(call, asks)))
+    }
+
+    /// Whether two replies are the same, as far as they are comparable. The delay of a limit means nothing in a denied
+    /// request.
+    pub(super) fn is_same(&self, call: &Call, asks: &[Ask], found: &Reply, expected: &Reply) -> bool {
+        self.comparable(call, asks, found, expected) == self.comparable(call, asks, expected, found)
+    }
+
+    fn any(&self, is_one: impl Fn(Concerns) -> bool) -> bool {
+        self.0.iter().any(|row| is_one(row.concerns))
+    }
+
+    /// A reply without what the other reply does not have, or is known to have differently.
+    fn comparable(&self, call: &Call, asks: &[Ask], reply: &Reply, other: &Reply) -> Reply {
         let mut reply = reply.clone();
-        if known(back_end)
-            .any(|concerns| matches!(concerns, Concerns::Reported(applies) if applies(call, asks)))
-        {
+        if self.any(|concerns| matches!(concerns, Concerns::Reported(applies) if applies(call, asks))) {
             reply.reported = None;
         }
-        if known(back_end).any(|concerns| matches!(concerns, Concerns::Wait(applies) if applies(call, asks)))
-        {
+        if self.any(|concerns| matches!(concerns, Concerns::Wait(applies) if applies(call, asks))) {
             reply.reported = None;
             reply.outcome = reply.outcome.map_err(|_| Retry::Unknown);
         }
@@ -301,8 +337,8 @@ pub(super) fn is_same(back_end: BackEnd, call: &Call, asks: &[Ask], found: &Repl
             if other.answers.get(place).is_none_or(|other| other.is_charged.is_none()) {
                 given.is_charged = None;
             }
-            for concerns in known(back_end) {
-                match concerns {
+            for row in &self.0 {
+                match row.concerns {
                     Concerns::IsCharged(applies) if applies(call, ask) => given.is_charged = None,
                     Concerns::Remaining(applies) if applies(call, ask) => given.answer.remaining = 0,
                     _ => {}
@@ -310,6 +346,5 @@ pub(super) fn is_same(back_end: BackEnd, call: &Call, asks: &[Ask], found: &Repl
             }
         }
         reply
-    };
-    comparable(found, expected) == comparable(expected, found)
+    }
 }

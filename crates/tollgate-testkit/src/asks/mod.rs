@@ -23,7 +23,7 @@ pub use fallback::Fallback;
 pub use language::{Action, Ask, AskAnswer, Decided, FixedDenial, Group, Key, OnError};
 pub use model::{Decide, Model};
 pub use policy::{Blocked, Limit, Policy, Scope};
-pub use random_calls::{Case, random_calls_equal_the_model};
+pub use random_calls::{Case, known_differences_are_still_there, random_calls_equal_the_model};
 pub use rule::{Rule, State};
 
 use crate::answer::{Answer, Retry};

@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::faulty::{Fault, Faulty};
 use self::faulty_fallback::{FallbackFault, FaultyFallback};
-use super::differences::is_known;
+use super::differences::Known;
 use super::random_calls::random_case;
 use super::{
     Action, Ask, BackEnd, Decide as _, Expected, Fallback, FixedDenial, Group, Key, Model, OnError, Policy,
-    Rule, promises, random_calls_equal_the_model,
+    Rule, known_differences_are_still_there, promises, random_calls_equal_the_model,
 };
 use crate::answer::Retry;
 use crate::conformance;
@@ -122,6 +122,16 @@ fn a_difference_is_shown_by_the_shortest_sequence_of_calls() {
     assert_eq!(message.matches("- { name:").count(), 1, "{message}");
 }
 
+/// The model has none of the differences, so all rows are reported.
+#[test]
+fn a_known_difference_that_has_ended_is_reported() {
+    let mut fresh = |policy: &Policy| Expected::new(policy, Model::new(1));
+    let check = || known_differences_are_still_there(BackEnd::Memory, &mut fresh, 2);
+    let panic = catch_unwind(AssertUnwindSafe(check)).expect_err("rows that are not needed");
+    let message = panic.downcast_ref::<String>().expect("a text");
+    assert!(Known::of(BackEnd::Memory).names().all(|name| message.contains(name)), "{message}");
+}
+
 /// A suite that left out most calls would prove little.
 #[test]
 fn most_random_calls_are_compared() {
@@ -130,7 +140,7 @@ fn most_random_calls_are_compared() {
         for _ in 0..100 {
             let case = random_case(&mut random, back_end, 100);
             let known =
-                case.calls.iter().filter(|(_, call)| is_known(back_end, call, &case.policy.asks(call)));
+                case.calls.iter().filter(|(_, call)| Known::of(back_end).has(call, &case.policy.asks(call)));
             left_out += known.count();
             all += case.calls.len();
         }
