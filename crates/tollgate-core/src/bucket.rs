@@ -11,7 +11,8 @@
 
 use std::collections::VecDeque;
 
-use crate::rate::{Interval, MAX_SPAN};
+use crate::adaptive::Pace;
+use crate::rate::{FINEST, Interval, MAX_SPAN, gcd};
 use crate::{Algorithm, BucketParts, Decision, Nanos, Outcome, Rate, RuleError, Status, Timestamp};
 
 /// The state of a bucket: its theoretical arrival time, or nothing for an unused key.
@@ -491,6 +492,22 @@ impl Bucket {
         clamp(taken.min(self.tolerance.into()).max(self.same_time(ahead, old)))
     }
 
+    /// How far ahead this bucket must reach to have as many units spent as `old` has, which reaches `ahead`. For two buckets
+    /// of one capacity, which differ only in their rates: the tokens stay, also where the key is in debt.
+    fn same_units(&self, ahead: u64, old: &Self) -> u64 {
+        clamp(scale_up(ahead, self.interval.ticks.get(), old.interval.ticks.get()))
+    }
+
+    /// Carries a key over from `old`, the same bucket at another rate. Every unit that is spent stays spent.
+    pub(crate) fn change_rate(&self, old: &Self, tat: &mut Tat, now: Timestamp) {
+        self.reach(tat, self.same_units(old.ahead(*tat, now), old), now);
+    }
+
+    /// The wait for as many units as come within `wait` in `old`, the same bucket at another rate. Rounded up.
+    pub(crate) fn same_turn(&self, wait: Nanos, old: &Self) -> Nanos {
+        self.nanos(self.same_units(old.wait(wait), old))
+    }
+
     /// How far ahead this bucket must reach to be empty when `old`, reaching `ahead`, would have been: no sooner.
     pub(crate) fn same_reach(&self, ahead: u64, old: &Self) -> u64 {
         clamp(self.same_time(ahead, old))
@@ -504,6 +521,33 @@ impl Bucket {
     #[inline]
     fn ticks(&self, now: Timestamp) -> u64 {
         now.as_nanos().wrapping_mul(self.interval.per_nano.get())
+    }
+}
+
+impl BucketParts {
+    /// The bucket with a rate of `pace` times its own and the same capacity. Requests may wait for `max_wait`.
+    ///
+    /// The interval is rounded up to the finest pieces in which the schedule still fits, so the rate is never too fast. A
+    /// bucket that would take more than 146 years to fill is only slowed as far as that.
+    pub(crate) fn at_pace(self, pace: Pace, max_wait: Nanos) -> Self {
+        let Self { interval, per_nano, capacity } = self;
+        let (capacity, max_wait) = (u128::from(capacity), u128::from(max_wait.get()));
+        // First a multiple of the pieces there are: an interval that is exact in them stays exact at a simple pace.
+        let finest = FINEST - FINEST % per_nano;
+        let slower = std::iter::successors(Some(finest), |pieces| (*pieces > 1).then(|| pieces / 2))
+            .find_map(|pieces| {
+                let ticks = u128::from(interval) * u128::from(pieces) * u128::from(Pace::FULL.billionths());
+                let ticks = ticks.div_ceil(u128::from(per_nano) * u128::from(pace.billionths()));
+                let reach = ticks.checked_mul(capacity)?.checked_add(max_wait * u128::from(pieces))?;
+                (reach <= u128::from(MAX_REACH)).then_some((ticks as u64, pieces)) // at most the reach
+            })
+            .map(|(ticks, pieces)| (ticks / gcd(ticks, pieces), pieces / gcd(ticks, pieces)));
+        let (interval, per_nano) = slower.unwrap_or_else(|| {
+            // The rule fits at full pace, so this is at least its interval.
+            let longest = u128::from(MAX_REACH).saturating_sub(max_wait) / capacity;
+            (u64::try_from(longest).unwrap_or(MAX_REACH).max(1), 1)
+        });
+        Self { interval, per_nano, ..self }
     }
 }
 

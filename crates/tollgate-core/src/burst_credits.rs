@@ -122,6 +122,12 @@ impl BurstCredits {
         RuleParts::BurstCredits { base: self.base.bucket().parts(), peak: self.peak.bucket().parts() }
     }
 
+    /// Carries a key over from `old`, the same rule at another rate.
+    pub(crate) fn change_rate(&self, old: &Self, state: &mut Credits, now: Timestamp) {
+        self.base.bucket().change_rate(old.base.bucket(), &mut state.base, now);
+        self.peak.bucket().change_rate(old.peak.bucket(), &mut state.peak, now);
+    }
+
     /// Moves both schedules by as much as lies between two times.
     pub(crate) fn carry(&self, state: &mut Credits, from: Timestamp, to: Timestamp) {
         self.base.carry(&mut state.base, from, to);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::adaptive::Pace;
+use crate::bucket::Bucket;
 use crate::rule::growth_of;
 use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Timestamp, WaitParts};
 
@@ -57,6 +58,19 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// Carries the key over from `old`, the same bucket at another rate. The requests that wait go as many units from now as
+    /// before.
+    pub(crate) fn change_rate(&mut self, new: &Bucket, old: &Bucket, now: Timestamp) {
+        new.change_rate(old, &mut self.tat, now);
+        if self.tat == Tat::default() {
+            // All have left. A clock that steps back must not find them waiting for an unused key.
+            return *self = Self::default();
+        }
+        for turn in self.releases.iter_mut().filter(|turn| **turn > now) {
+            *turn = now.after(new.same_turn(turn.since(now), old));
+        }
+    }
+
     /// How many still wait.
     #[inline]
     fn waiting(&self, now: Timestamp) -> usize {
@@ -134,13 +148,13 @@ impl<B: Holds> MaxWait<B> {
         tat
     }
 
-    /// With a `max_wait` that is as long by the real clock as this one, where the rule is decided at one that goes at
-    /// this pace. Zero where less than a nanosecond is left of it.
     pub(crate) fn wait_parts(&self) -> WaitParts {
         let max_waiting = u32::try_from(self.max_waiting).expect("it was made of one");
         WaitParts { max_wait: self.max_wait, max_waiting }
     }
 
+    /// The rule for a clock that goes at this pace. By the real clock, its `max_wait` is as long as before. It is zero where
+    /// less than a nanosecond is left.
     pub(crate) fn at_pace(self, pace: Pace) -> Self {
         Self { max_wait: pace.of_span(self.max_wait), ..self }
     }

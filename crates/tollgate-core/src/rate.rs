@@ -8,7 +8,7 @@ use crate::divisor::Divisor;
 use crate::{Nanos, RuleError};
 
 /// The finest piece of a nanosecond a schedule is kept in, for rates that do not divide evenly.
-const FINEST: u64 = 64;
+pub(crate) const FINEST: u64 = 64;
 
 /// A number of tokens per period, such as 100 per minute.
 ///
@@ -185,7 +185,7 @@ impl Interval {
     }
 }
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }
