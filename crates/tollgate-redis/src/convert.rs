@@ -4,11 +4,13 @@
 //! asked again with what that is to be read as. It holds as long as nobody has changed the key in between, and is written
 //! with a charge and not before, as in memory: who is denied, or only looks, changes nothing.
 //!
-//! A log may be too long to be sent; sliding_log.lua carries it over by itself.
+//! A log may be too long to be sent, so sliding_log.lua converts it by itself. So do bucket.lua and burst_credits.lua with a key
+//! that only has another pace: processes whose paces differ may charge one key in turns for as long as the load lasts, and the
+//! state would often have changed before the second call.
 
 use tollgate_core::{Counts, Credits, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
 
-use crate::numbers::{MICRO, Schedule, Span, rule_of};
+use crate::numbers::{MICRO, Schedule, Span, rules_of};
 use crate::request::Limit;
 
 /// A state that was written by other numbers, and what it is to be read as: no numbers for a key that is as new.
@@ -29,16 +31,24 @@ impl Replaced {
 }
 
 fn converted(limit: &Limit, held: &[u8], now: Timestamp) -> Option<String> {
-    let rule = Rule::from_parts(&limit.parts).ok()?;
-    let (old, mut state) = read(std::str::from_utf8(held).ok()?, &limit.parts)?;
-    rule.convert(&old, &mut state, now);
+    // As in memory, other numbers are converted at full pace.
+    let full_parts = limit.full.parts();
+    let full = Rule::from_parts(&full_parts).ok()?;
+    let (numbers, tag) = std::str::from_utf8(held).ok()?.rsplit_once(' ')?;
+    let (old_full, old) = rules_of(tag, &full_parts)?;
+    let mut state = read(numbers, &old)?;
+    if old_full == full {
+        limit.rule.change_rate(&old, &mut state, now);
+    } else {
+        old_full.change_rate(&old, &mut state, now);
+        full.convert(&old_full, &mut state, now);
+        limit.rule.change_rate(&full, &mut state, now);
+    }
     write(&state, &limit.parts, now)
 }
 
-/// The rule that wrote a state, and the state.
-fn read(held: &str, parts: &RuleParts) -> Option<(Rule, State)> {
-    let (numbers, tag) = held.rsplit_once(' ')?;
-    let old = rule_of(tag, parts)?;
+/// The state that a rule wrote as these numbers.
+fn read(numbers: &str, old: &Rule) -> Option<State> {
     let old_parts = old.parts();
     let is_bucket = matches!(old_parts, RuleParts::TokenBucket { .. } | RuleParts::LeakyBucket { .. });
     // A bucket's first number may have pieces, which are not written where there are none.
@@ -55,7 +65,7 @@ fn read(held: &str, parts: &RuleParts) -> Option<(Rule, State)> {
         .map(|text| text.parse().ok())
         .collect::<Option<_>>()?;
     let time = |micros: &u64| Timestamp::from_nanos(micros.saturating_mul(MICRO));
-    let state = match (old_parts, &numbers[..]) {
+    Some(match (old_parts, &numbers[..]) {
         (
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits },
             [whole, turns @ ..],
@@ -80,8 +90,7 @@ fn read(held: &str, parts: &RuleParts) -> Option<(Rule, State)> {
             State::Counts(Counts::of_ring(*newest, ring))
         }
         _ => return None,
-    };
-    Some((old, state))
+    })
 }
 
 /// The numbers of a state, as scripts keep them. None for a key that is unused.

@@ -5,7 +5,6 @@
 //! a rule decides: the numbers are those of [`Rule::parts`].
 
 use smallvec::SmallVec;
-use tollgate_core::adaptive::Pace;
 use tollgate_core::{Align, BucketParts, Mode, Nanos, Rule, RuleParts, WaitParts};
 
 /// No number and no span may be larger: the time and a span must fit what doubles hold exactly.
@@ -81,39 +80,63 @@ pub(crate) const fn letter(rule: &Rule) -> u8 {
 /// What is written beside a state, so that it is known by which numbers it is to be read.
 pub(crate) type Tag = SmallVec<[u8; 64]>;
 
-/// The tag of a rule. Only what matters to its states: another limit on a window does not change what was counted in it.
-pub(crate) fn tag(parts: &RuleParts) -> Tag {
+/// The tag of a rule that is decided as `paced` for now. Only what matters to its states: another limit on a window does not
+/// change what was counted in it.
+///
+/// At a reduced rate, `@` and the intervals of its schedules follow: `t10000000/1x10@19531250/1`. A state without them was
+/// written at the full rate.
+pub(crate) fn tag(full: &RuleParts, paced: &RuleParts) -> Tag {
     let mut tag = Tag::new();
+    write_full(&mut tag, full);
+    let mut before = b'@';
+    for bucket in schedules(paced).filter(|_| paced != full) {
+        write_number(&mut tag, before, bucket.interval);
+        write_number(&mut tag, b'/', bucket.per_nano);
+        before = b',';
+    }
+    tag
+}
+
+/// The schedules of a rule: none for windows and permits.
+fn schedules(parts: &RuleParts) -> impl Iterator<Item = BucketParts> {
+    let [first, second] = match *parts {
+        RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. } => [Some(bucket), None],
+        RuleParts::BurstCredits { base, peak } => [Some(base), Some(peak)],
+        _ => [None, None],
+    };
+    first.into_iter().chain(second)
+}
+
+fn write_full(tag: &mut Tag, parts: &RuleParts) {
     match parts {
         RuleParts::TokenBucket { bucket, waits, .. } => {
             tag.push(b't');
-            write_bucket(&mut tag, bucket);
-            write_waits(&mut tag, waits.as_ref());
+            write_bucket(tag, bucket);
+            write_waits(tag, waits.as_ref());
         }
         RuleParts::LeakyBucket { bucket, waits } => {
             tag.push(b'l');
-            write_bucket(&mut tag, bucket);
-            write_waits(&mut tag, waits.as_ref());
+            write_bucket(tag, bucket);
+            write_waits(tag, waits.as_ref());
         }
         RuleParts::BurstCredits { base, peak } => {
             tag.push(b'd');
-            write_bucket(&mut tag, base);
+            write_bucket(tag, base);
             tag.push(b',');
-            write_bucket(&mut tag, peak);
+            write_bucket(tag, peak);
         }
         RuleParts::FixedWindow { window, align, .. } => {
-            write_number(&mut tag, b'f', window.get());
+            write_number(tag, b'f', window.get());
             tag.push(if *align == Align::Epoch { b'e' } else { b'f' });
         }
-        RuleParts::SlidingLog { window, .. } => write_number(&mut tag, b'w', window.get()),
+        RuleParts::SlidingLog { window, .. } => write_number(tag, b'w', window.get()),
         RuleParts::SlidingCounter { window, buckets, mode, .. } => {
-            write_number(&mut tag, b's', window.get());
-            write_number(&mut tag, b'/', (*buckets).into());
+            write_number(tag, b's', window.get());
+            write_number(tag, b'/', (*buckets).into());
             tag.extend_from_slice(mode_letter(*mode).as_bytes());
         }
         RuleParts::Concurrency { .. } => tag.push(b'p'),
     }
-    tag
 }
 
 fn write_bucket(tag: &mut Tag, bucket: &BucketParts) {
@@ -151,8 +174,32 @@ pub(crate) fn lingers(parts: &RuleParts) -> u64 {
     }
 }
 
-/// The rule that wrote a tag. What a tag does not tell is that of `now`, the rule in force: it does not matter to states.
-pub(crate) fn rule_of(tag: &str, now: &RuleParts) -> Option<Rule> {
+/// The rule that wrote a tag, at full pace and as it was decided. What a tag does not contain is taken from `now`, the rule in
+/// force at full pace: it does not matter to states.
+pub(crate) fn rules_of(tag: &str, now: &RuleParts) -> Option<(Rule, Rule)> {
+    let (full, rates) = tag.split_once('@').map_or((tag, None), |(full, rates)| (full, Some(rates)));
+    let mut parts = full_parts_of(full, now)?;
+    let full = Rule::from_parts(&parts).ok()?;
+    let Some(rates) = rates else { return Some((full, full)) };
+    let set = |bucket: &mut BucketParts, rate: &str| {
+        let (interval, per_nano) = rate.split_once('/')?;
+        (bucket.interval, bucket.per_nano) = (interval.parse().ok()?, per_nano.parse().ok()?);
+        Some(())
+    };
+    match &mut parts {
+        RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. } => set(bucket, rates)?,
+        RuleParts::BurstCredits { base, peak } => {
+            let (of_base, of_peak) = rates.split_once(',')?;
+            set(base, of_base)?;
+            set(peak, of_peak)?;
+        }
+        _ => return None,
+    }
+    Some((full, Rule::from_parts(&parts).ok()?))
+}
+
+/// The numbers of a tag without a rate.
+fn full_parts_of(tag: &str, now: &RuleParts) -> Option<RuleParts> {
     let number = |text: &str| text.parse::<u64>().ok();
     let bucket = |text: &str| {
         let (interval, rest) = text.split_once('/')?;
@@ -171,7 +218,7 @@ pub(crate) fn rule_of(tag: &str, now: &RuleParts) -> Option<Rule> {
         Some((bucket(schedule)?, Some(waits)))
     };
     let rest = tag.get(1..)?;
-    let parts = match (tag.as_bytes().first()?, *now) {
+    Some(match (tag.as_bytes().first()?, *now) {
         (b't', RuleParts::TokenBucket { keeps_arrival_time, .. }) => {
             let (bucket, waits) = waiting(rest)?;
             RuleParts::TokenBucket { bucket, keeps_arrival_time, waits }
@@ -199,36 +246,7 @@ pub(crate) fn rule_of(tag: &str, now: &RuleParts) -> Option<Rule> {
             RuleParts::SlidingCounter { limit, window, buckets, mode }
         }
         _ => return None,
-    };
-    Rule::from_parts(&parts).ok()
-}
-
-/// The rule at a pace. There is one clock for all, which cannot be slowed: so each request takes up more of the schedule,
-/// whose reach stays, and the burst shrinks with the rate. Windows have a smaller limit.
-pub(crate) fn slowed(rule: &Rule, pace: Pace) -> Rule {
-    if pace == Pace::FULL {
-        return *rule;
-    }
-    let slow = |bucket: BucketParts| {
-        let (interval, full) = (u128::from(bucket.interval), u128::from(Pace::FULL.billionths()));
-        let slower = (interval * full).div_ceil(u128::from(pace.billionths()));
-        // Where it no longer fits, it is as slow as can be.
-        let interval = u64::try_from(slower).unwrap_or(u64::MAX >> 2).max(bucket.interval);
-        let most = u128::from(MOST) * u128::from(MICRO * bucket.per_nano) / u128::from(interval);
-        let capacity = pace.of(bucket.capacity).min(u64::try_from(most).unwrap_or(u64::MAX)).max(1);
-        BucketParts { interval, capacity, ..bucket }
-    };
-    let parts = match rule.parts() {
-        RuleParts::TokenBucket { bucket, keeps_arrival_time, waits } => {
-            RuleParts::TokenBucket { bucket: slow(bucket), keeps_arrival_time, waits }
-        }
-        RuleParts::LeakyBucket { bucket, waits } => RuleParts::LeakyBucket { bucket: slow(bucket), waits },
-        RuleParts::BurstCredits { base, peak } => {
-            RuleParts::BurstCredits { base: slow(base), peak: slow(peak) }
-        }
-        _ => return rule.at_pace(pace),
-    };
-    Rule::from_parts(&parts).unwrap_or(*rule)
+    })
 }
 
 /// Refuses a rule that scripts cannot hold exactly, and says why.

@@ -314,17 +314,27 @@ impl Line<'_> {
 
     fn test_in_full(&self, cost: u64, now: Timestamp) -> Outcome {
         let rule = &self.limit.rule;
-        match &self.held {
+        let outcome = match &self.held {
             Held::State(state) => rule.test_in_full(state, cost, now),
             Held::Log(queue) | Held::Places(queue) => queue.test_in_full(rule.capacity(), cost, now),
-        }
+        };
+        self.until_full_pace(outcome, cost)
     }
 
     fn test_cost(&self, cost: u64, now: Timestamp) -> Outcome {
         let rule = &self.limit.rule;
-        match &self.held {
+        let outcome = match &self.held {
             Held::State(state) => rule.test(state, cost, now),
             Held::Log(queue) | Held::Places(queue) => queue.test(rule.capacity(), cost, now),
+        };
+        self.until_full_pace(outcome, cost)
+    }
+
+    /// A cost above the reduced limit of a window may pass when the load has gone, at a time that is not known.
+    fn until_full_pace(&self, outcome: Outcome, cost: u64) -> Outcome {
+        match outcome {
+            Outcome::NEVER if cost <= self.limit.full.capacity() => Outcome::Deny { retry: Retry::Unknown },
+            outcome => outcome,
         }
     }
 
@@ -346,7 +356,7 @@ impl Line<'_> {
                 let window = rule.period().unwrap_or_default();
                 // A clock that stepped back finds the log as it stood at the newest entry.
                 let leaves = queue.last_leaves.unwrap_or_default().max(now.after(window));
-                let most = rule.capacity().saturating_mul(2).saturating_sub(queue.count);
+                let most = self.limit.most_in_full().saturating_sub(queue.count);
                 queue.spend(if in_full { cost.min(most) } else { cost }, leaves);
             }
             (Held::Places(queue), _) => {

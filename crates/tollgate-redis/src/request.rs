@@ -7,7 +7,7 @@ use tollgate_policy::{Ask, Does, Part};
 
 use crate::convert::Replaced;
 use crate::key::write_key;
-use crate::numbers::{MICRO, MOST, Schedule, Span, Tag, lingers, mode_letter, slowed, tag};
+use crate::numbers::{MICRO, MOST, Schedule, Span, Tag, lingers, mode_letter, tag};
 
 /// What is sent with a call: texts, one after the other in one buffer.
 #[derive(Debug)]
@@ -72,10 +72,12 @@ pub(crate) enum Which {
 /// One limit of a request, ready to be sent and to be replayed.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    /// As it is decided by now.
+    /// The rule at the pace of the request.
     pub(crate) rule: Rule,
-    /// As it stands in the policy: what its states are written by.
+    /// The numbers of that rule.
     pub(crate) parts: RuleParts,
+    /// The rule of the policy, at full pace.
+    pub(crate) full: Rule,
     pub(crate) tag: Tag,
     pub(crate) pace: Pace,
     pub(crate) cost: u64,
@@ -89,7 +91,9 @@ pub(crate) struct Limit {
 
 impl Limit {
     fn new(ask: &Ask<'_>) -> Self {
-        let (rule, parts) = (slowed(&ask.rule, ask.pace), ask.rule.parts());
+        let (full, rule) = (ask.rule, ask.rule.at_reduced_rate(ask.pace));
+        let parts = rule.parts();
+        let tag = tag(&full.parts(), &parts);
         // Whoever cannot hold a place only looks whether there is one.
         let does = match (ask.does, rule) {
             (Does::Charge | Does::ChargeInFull, Rule::Concurrency(_)) => Does::Preview,
@@ -97,7 +101,7 @@ impl Limit {
         };
         let (pace, cost, part) = (ask.pace, ask.cost, ask.part);
         let (has_one_tier, is_blocked) = (ask.has_one_tier, ask.is_blocked);
-        Self { rule, tag: tag(&parts), parts, pace, cost, does, part, has_one_tier, is_blocked }
+        Self { rule, parts, full, tag, pace, cost, does, part, has_one_tier, is_blocked }
     }
 
     /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged. One that
@@ -166,6 +170,12 @@ impl Limit {
         }
     }
 
+    /// The most that a key holds of requests that are charged in full. This is a multiple of the limit at full pace: usage is
+    /// not dropped because the limit is smaller for now.
+    pub(crate) fn most_in_full(&self) -> u64 {
+        self.full.capacity().saturating_mul(2)
+    }
+
     /// The limit of a window, as a script takes it.
     const fn limit_of(&self, limit: u64) -> u64 {
         if self.is_blocked { 0 } else { limit }
@@ -198,17 +208,25 @@ impl Limit {
             });
         };
         // What does not fit is denied; only counts look at how much it is, that of denied requests or to be given back.
-        let (in_full, most) = (matches!(does, b'f' | b'g'), self.rule.capacity().saturating_mul(2));
+        let (in_full, most) = (matches!(does, b'f' | b'g'), self.most_in_full());
         let spent = match fits {
             true => self.cost,
             _ if in_full => self.cost.min(most),
             false => 0,
         };
         let clipped = self.cost.min(MOST);
-        match self.rule.parts() {
+        match self.parts {
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
                 let schedule = Schedule::new(bucket);
-                head(b'b', if waits.is_some() { b"w" } else { b"" });
+                head(
+                    b'b',
+                    match (waits.is_some(), self.has_one_tier) {
+                        (true, true) => b"wk",
+                        (true, false) => b"w",
+                        (false, true) => b"-k",
+                        (false, false) => b"",
+                    },
+                );
                 to.text(&self.tag);
                 let (cost, tolerance) = (schedule.span(spent), schedule.tolerance());
                 let Some(WaitParts { max_wait, max_waiting }) = waits else {
@@ -229,7 +247,7 @@ impl Limit {
                 to.number(max_waiting.into());
             }
             RuleParts::BurstCredits { base, peak } => {
-                head(b'd', b"");
+                head(b'd', if self.has_one_tier { b"k" } else { b"" });
                 to.text(&self.tag);
                 for schedule in [base, peak].map(Schedule::new) {
                     let cost = if in_full { self.cost.min(schedule.most_in_full()) } else { spent };
@@ -251,6 +269,9 @@ impl Limit {
                 to.number(self.limit_of(limit));
                 to.number(spent);
                 to.number(window.get() / MICRO);
+                if in_full {
+                    to.number(most);
+                }
             }
             RuleParts::SlidingCounter { limit, window, buckets, mode } => {
                 head(b's', mode_letter(mode).as_bytes());

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate_core::adaptive::Pace;
+use tollgate::{KeyedLimiter, Numbers, Shed};
+use tollgate_core::adaptive::{Load, Pace, RateMultiplier};
 use tollgate_core::{
     Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, Log, MaxWait, Mode, Nanos, Outcome,
     PermitId, Permits, Rate, Retry, Rule, SlidingCounter, SlidingLog, State, Status, Timestamp, TokenBucket,
@@ -241,6 +242,120 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
             );
         }
     }
+}
+
+/// At paces that change at random, each key in Redis is decided as in memory, where the clock is slowed.
+#[test]
+fn at_random_paces_the_scripts_decide_as_memory_does() {
+    let (server, runtime) = (RedisServer::start(), tokio::runtime::Runtime::new().unwrap());
+    let (keys, steps) = if is_long() { (100, 1000) } else { (6, 120) };
+    runtime.block_on(async {
+        let store = store(&server).await;
+        for (number, (name, make)) in ALGORITHMS.into_iter().enumerate() {
+            let mut random = Random::new(2000 + number as u64);
+            let mut denied = 0;
+            for key in 0..keys {
+                let rule = make(&mut random);
+                denied += compare_paces(&store, name, &key.to_string(), rule, &mut random, steps).await;
+            }
+            assert!(denied > keys * steps / 20, "{name}: only {denied} were denied");
+        }
+    });
+}
+
+/// What is rounded when paces change, in nanoseconds: a piece of a nanosecond for each unit and each change, and a
+/// microsecond for the turns of requests that wait.
+const ROUNDED: u64 = 10_000;
+
+/// Decides one key in both places, and returns how often it was denied.
+async fn compare_paces(
+    store: &RedisStore,
+    name: &str,
+    key: &str,
+    rule: Rule,
+    random: &mut Random,
+    steps: usize,
+) -> usize {
+    let clock = tollgate::Clock::manual_from(Duration::ZERO);
+    let limiter = KeyedLimiter::builder(rule).clock(clock).build();
+    let tier = limiter.add_tiers(&[Numbers { rule, shed: Shed::Normal }]).unwrap()[0];
+    let (mut multiplier, mut micros, mut denied) = (RateMultiplier::new(100).unwrap(), 0, 0);
+    let mut wait = 10_000_000;
+    for step in 0..steps {
+        let passed = match random.below(8) {
+            0 => 0,
+            1 => wait,
+            2..=6 => random.log_uniform(1, wait.max(2)),
+            _ => random.log_uniform(1, 3_000_000),
+        };
+        micros += passed;
+        limiter.clock().advance(Duration::from_micros(passed));
+        store.set_time(micros);
+        let now = limiter.clock().now();
+        assert_eq!(now.as_nanos(), micros * 1000);
+        let changes = random.chance(1, 6);
+        if changes {
+            multiplier.observe(*random.pick(&[Load::High, Load::High, Load::Low]));
+            limiter.set_paces(&multiplier);
+        }
+        let cost = if changes { 1 } else { random.between(1, rule.capacity().div_ceil(2)) };
+        let pace = multiplier.pace();
+        let ask = |does| Ask {
+            limit: name.into(),
+            key: std::iter::once(key.as_bytes()).collect(),
+            tag: b"",
+            rule,
+            pace,
+            cost,
+            does,
+            part: Part::All,
+            has_one_tier: true,
+            is_blocked: false,
+        };
+        let asked = limiter.ask(key).tier(tier).cost(cost);
+        // A change meets a request that is charged in any case. So the key is carried over when the clock in memory changes.
+        let (decided, expected) = if changes {
+            (store.decide(&[ask(Does::ChargeInFull)], false).await, asked.in_full().check())
+        } else {
+            (store.decide(&[ask(Does::Preview)], false).await, asked.preview_at(now))
+        };
+        let found = decided.unwrap_or_else(|error| panic!("{name}: {error}")).each[0].decision;
+        let context = || {
+            format!(
+                "{name} {key}, step {step}: {cost} at {pace:?} by {rule:?}: {found:?}, in memory {expected:?}"
+            )
+        };
+        let is_near = |one: Nanos, other: Nanos| one.get().abs_diff(other.get()) <= ROUNDED;
+        let is_same = match (found.outcome, expected.outcome) {
+            (Outcome::Allow { delay: one }, Outcome::Allow { delay: other })
+            | (Outcome::Deny { retry: Retry::After(one) }, Outcome::Deny { retry: Retry::After(other) }) => {
+                assert!(is_near(one, other), "{}", context());
+                true
+            }
+            (Outcome::Deny { retry: Retry::After(wait) }, Outcome::Allow { .. })
+            | (Outcome::Allow { .. }, Outcome::Deny { retry: Retry::After(wait) }) => {
+                assert!(wait.get() <= ROUNDED, "{}", context());
+                false
+            }
+            (one, other) => {
+                assert_eq!(one, other, "{}", context());
+                true
+            }
+        };
+        assert!(is_near(found.status.reset_after, expected.status.reset_after), "{}", context());
+        let left = |nanos: u64| limiter.ask(key).tier(tier).peek_at(Timestamp::from_nanos(nanos)).remaining;
+        let near = left(now.as_nanos().saturating_sub(ROUNDED))..=left(now.as_nanos() + ROUNDED);
+        assert!(near.contains(&found.status.remaining), "{}: not in {near:?}", context());
+        denied += usize::from(!found.is_allowed());
+        wait = found.retry_after().map_or(wait, |wait| (wait.get() / 1000).clamp(1, 10_000_000));
+        // Within what is rounded, one may allow what the other denies. That is not charged.
+        if is_same && !changes {
+            let charged = store.decide(&[ask(Does::Charge)], false).await.unwrap().each[0].decision;
+            assert_eq!(charged.outcome, found.outcome, "{}", context());
+            assert_eq!(asked.check().outcome, expected.outcome, "{}", context());
+        }
+    }
+    denied
 }
 
 #[test]

@@ -3,6 +3,7 @@
 -- Numbers: tag; then as spans the cost and how far the schedule may reach, and in full how far with its debt; then for how long
 -- it is kept when it is unused, see `lingers` in numbers.rs. With a `w` in the head instead of that how far it reaches without anybody waiting, the
 -- longest wait in whole microseconds, and how many may wait.
+-- Head: w or -, then k if a denial writes a state that was written at another pace.
 -- State: `tat[+part][,turn,turn…] tag`: the theoretical arrival time in whole microseconds and in pieces of the next one, and
 -- when those go who wait. Answers: tat, part, number of turns, the turns.
 makers.b = function()
@@ -10,16 +11,25 @@ makers.b = function()
 
   function rule.load(key, head, at, answer)
     local tag = ARGV[at]
-    local numbers, other, _, keeps = load_text(key, tag)
+    local numbers, other, _, keeps, rates = load_text(key, tag)
     if other then return nil, other end
     local tat, part, turns = tonumber(numbers or 0), 0, nil
     if not tat then
       local whole, pieces, rest = string.match(numbers, '^(%d+)%+?(%d*)(.*)$')
-      if not whole then return nil, numbers .. ' ' .. tag end
+      if not whole then return nil, redis.call('GET', key) end
       tat, part = tonumber(whole), tonumber(pieces) or 0
       for turn in string.gmatch(rest, '%d+') do
         turns = turns or {}
         turns[#turns + 1] = tonumber(turn)
+      end
+    end
+    if rates then
+      keeps = string.sub(head, 5, 5) == 'k'
+      tat, part = rescaled(tat, part, rates[1])
+      if tat == 0 then turns = nil end
+      for i = 1, turns and #turns or 0 do
+        local turn, pieces = rescaled(turns[i], 0, rates[1])
+        if turn > 0 then turns[i] = pieces > 0 and turn + 1 or turn end
       end
     end
     local n, count = #answer, turns and #turns or 0

@@ -1,6 +1,6 @@
 -- Burst credits, two buckets of which both must allow: see burst_credits.rs.
 --
--- Numbers: tag; then as spans the cost and the tolerance of the credits, and those of the peak; in full each with how far it may
+-- Head: k if a denial writes a state that was written at another pace. Numbers: tag; then as spans the cost and the tolerance of the credits, and those of the peak; in full each with how far it may
 -- reach with its debt.
 -- State: `tat part tat part tag`. Answers the four.
 makers.d = function()
@@ -21,12 +21,21 @@ makers.d = function()
     }
   end
 
+  local function texts(tat, part)
+    return string.format('%d', tat), string.format('%d', part)
+  end
+
   function rule.load(key, head, at, answer)
     local tag = ARGV[at]
-    local numbers, other, is_held, keeps = load_text(key, tag)
+    local numbers, other, is_held, keeps, rates = load_text(key, tag)
     if other then return nil, other end
     local base, base_part, peak, peak_part = string.match(numbers or '0 0 0 0', '^(%d+) (%d+) (%d+) (%d+)$')
-    if not base then return nil, numbers .. ' ' .. tag end
+    if not base then return nil, redis.call('GET', key) end
+    if rates then
+      keeps = string.sub(head, 4, 4) == 'k'
+      base, base_part = texts(rescaled(tonumber(base), tonumber(base_part), rates[1]))
+      peak, peak_part = texts(rescaled(tonumber(peak), tonumber(peak_part), rates[2]))
+    end
     local n = #answer
     answer[n + 1], answer[n + 2] = tonumber(base), tonumber(base_part)
     answer[n + 3], answer[n + 4] = tonumber(peak), tonumber(peak_part)

@@ -22,15 +22,37 @@ for i = #ARGV - 3 * (tonumber(string.sub(ARGV[2], 2)) or 0) + 1, #ARGV, 3 do
   replaced[KEYS[tonumber(place)]] = { ARGV[i + 1], ARGV[i + 2], keeps == 'k' }
 end
 
+-- A state that the same rule wrote at another pace: its numbers, and of each schedule the interval and the pieces per
+-- microsecond, then and now. Nothing for a state of other numbers. See `tag` in numbers.rs for how a tag gives its rates.
+local function at_other_rate(held, tag)
+  local numbers, old_tag = string.match(held, '^(.*) (%S+)$')
+  if not numbers or string.match(old_tag, '^[^@]*') ~= string.match(tag, '^[^@]*') then return end
+  local function intervals(of) return string.gmatch(string.match(of, '@(.*)$') or of, '(%d+)/(%d+)') end
+  local rates, next_old = {}, intervals(old_tag)
+  for interval, per in intervals(tag) do
+    local old_interval, old_per = next_old()
+    if not old_interval or tonumber(old_interval) < 1 or tonumber(old_per) < 1 then return end
+    rates[#rates + 1] = {
+      interval = tonumber(interval), per = per * 1000, old_interval = tonumber(old_interval), old_per = old_per * 1000,
+    }
+  end
+  if rates[1] then return numbers, rates end
+end
+
 -- A state that is one text: its numbers, then the tag of the rule that wrote it. Answers the numbers; or else the whole
--- text, if that was another rule; whether they are written as they are read; and whether a denial writes them.
+-- text, if that was another rule; whether they are written as they are read; whether a denial writes them; and the rates to
+-- convert by (see `rescaled`), if the same rule wrote them at another pace.
 local function load_text(key, tag)
   local held = redis.call('GET', key)
   if not held then return nil, nil, true end
   local as = replaced[key]
   if as and as[1] == held then return as[2] ~= '' and as[2] or nil, nil, false, as[3] end
   local length = #held - #tag
-  if length < 2 or string.sub(held, length + 1) ~= tag then return nil, held, true end
+  if length < 2 or string.sub(held, length + 1) ~= tag then
+    local numbers, rates = at_other_rate(held, tag)
+    if numbers then return numbers, nil, false, false, rates end
+    return nil, held, true
+  end
   return string.sub(held, 1, length - 1), nil, true
 end
 
@@ -69,4 +91,24 @@ local function not_above(a, b, c, d)
   local high, low = product(a, b)
   local most_high, most_low = product(c, d)
   return high < most_high or (high == most_high and low <= most_low)
+end
+
+-- A schedule that was written at another rate, as it has the same number of units spent at this one: in whole microseconds and
+-- pieces, rounded up; 0 for an unused key. As `Rule::change_rate` does it. A denial of a schedule that reaches beyond 19 hours
+-- may be late by a microsecond.
+local function rescaled(tat, part, rate)
+  local ahead = tat - now
+  if ahead < 0 or (ahead == 0 and part == 0) then return 0, 0 end
+  local interval, old_interval, most = rate.interval, rate.old_interval, 4503599627370496
+  local spent = ahead * rate.old_per + part
+  local reach = math.ceil(spent * interval / old_interval)
+  if spent < most and reach < most and interval < most and old_interval < most then
+    while not not_above(spent, interval, reach, old_interval) do reach = reach + 1 end
+    while not_above(spent, interval, reach - 1, old_interval) do reach = reach - 1 end
+    part = math.fmod(reach, rate.per)
+    return now + (reach - part) / rate.per, part
+  end
+  -- Doubles round by at most 2^-53 in each step.
+  local longer = (interval / rate.per) / (old_interval / rate.old_per) * (1 + 2 ^ -48)
+  return now + math.min(math.ceil((ahead + part / rate.old_per) * longer), most), 0
 end

@@ -1,6 +1,7 @@
 -- Sliding window, exact: see sliding_log.rs.
 --
--- Head: k if a denial writes a log that was counted by another window. Numbers: tag, limit, cost, window in microseconds.
+-- Head: k if a denial writes a log that was counted by another window. Numbers: tag, limit, cost, window in microseconds; in
+-- full also the most entries that the log may have.
 -- State: a list: the tag, then when each unit came, oldest first. Some may have left; they go with the next charge.
 -- Answers: how many count, the newest, the oldest that counts, and the one that has to leave for the cost to fit (0 where
 -- there is none).
@@ -55,9 +56,9 @@ makers.w = function()
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = counted, newest, oldest, last
     return {
       key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = cost, window = window, left = left, counted = counted, effective = effective, newest = newest,
-      old = old, fits = needed <= 0, keeps = old ~= window and string.sub(head, 4, 4) == 'k', kind = 0, group = 0,
+      most = is_in_full(head) and tonumber(ARGV[at + 4]), old = old, fits = needed <= 0, keeps = old ~= window and string.sub(head, 4, 4) == 'k', kind = 0, group = 0,
       does = 0, allows = 0,
-    }, at + 4
+    }, is_in_full(head) and at + 5 or at + 4
   end
 
   function rule.test(limit)
@@ -107,9 +108,8 @@ makers.w = function()
     redis.call('PEXPIRE', limit.key, millis(limit.effective - now + limit.window))
   end
 
-  -- One limit above the limit, at most.
   function rule.spend_in_full(limit)
-    limit.cost = math.max(0, math.min(limit.cost, 2 * math.max(limit.limit, 1) - limit.counted))
+    limit.cost = math.max(0, math.min(limit.cost, limit.most - limit.counted))
     rule.spend(limit)
   end
 

@@ -5,6 +5,7 @@ mod denials;
 mod expiry;
 mod named_twice;
 mod numbers;
+mod reduced_rates;
 
 use std::time::Duration;
 
@@ -85,10 +86,15 @@ fn counting_rules() -> impl Iterator<Item = (&'static str, Rule)> {
     one_of_each().into_iter().filter(move |(_, rule)| counts(rule))
 }
 
-/// That of a rate of 0.512.
+/// The pace of a multiplier of 0.512.
 fn slow_pace() -> Pace {
-    let mut multiplier = RateMultiplier::new(100).unwrap();
-    (0..3).for_each(|_| multiplier.observe(Load::High));
+    pace_after(100, 3)
+}
+
+/// The pace after so many intervals of high load. `floor` is in thousandths.
+fn pace_after(floor: u32, high: usize) -> Pace {
+    let mut multiplier = RateMultiplier::new(floor).unwrap();
+    (0..high).for_each(|_| multiplier.observe(Load::High));
     multiplier.pace()
 }
 

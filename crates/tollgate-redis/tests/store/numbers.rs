@@ -1,4 +1,4 @@
-//! Keys that are asked by other numbers than they were written by: of another tier, policy or pace, or of nobody.
+//! Keys that are asked by other numbers than they were written by: of another tier or policy, or of nobody.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tollgate_policy::{Ask, Does, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::{FaultProxy, RedisServer};
 
-use super::{ask, decide, dump, hourly, one_of_each, slow_pace, store};
+use super::{ask, decide, dump, hourly, one_of_each, store};
 
 /// The same with other numbers: those of another tier, for the same key.
 fn others(rule: &Rule) -> Rule {
@@ -154,29 +154,6 @@ async fn a_long_log_whose_window_has_changed_is_decided_in_one_call() {
         assert_eq!(store.health()[0].calls, before.0 + 1, "{seconds} s");
         assert!(dump(&server) == before.1, "{seconds} s: a denial has written something");
     }
-}
-
-#[tokio::test]
-async fn under_load_each_request_takes_up_more() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
-    let pace = slow_pace();
-    let rate = Rate::per_second(100).unwrap();
-    let bucket = Rule::from(TokenBucket::new(rate, 100).unwrap());
-    let window = Rule::from(FixedWindow::new(100, Duration::from_secs(3600), Align::Epoch).unwrap());
-    for (rule, full, slow) in [(bucket, 100, 51), (window, 100, 51)] {
-        let slowed = Ask { pace, ..ask("a", "k", rule, 0) };
-        assert_eq!(decide(&store, &[ask("a", "k", rule, 0)]).await.each[0].decision.status.remaining, full);
-        assert_eq!(decide(&store, &[slowed]).await.each[0].decision.status.remaining, slow);
-    }
-    // Drained at the pace, it refills 51.2 a second; and a change of the pace hands out nothing.
-    let drained = Ask { pace, ..ask("b", "k", bucket, 51) };
-    assert!(decide(&store, &[drained]).await.verdict.is_allowed());
-    let one = Ask { pace, ..ask("b", "k", bucket, 1) };
-    let wait = decide(&store, &[one]).await.verdict.retry_after().map_or(0, |wait| wait.get());
-    assert!(wait <= 19_532_000, "T = 19_531_250 ns, and this is {wait}");
-    let left = decide(&store, &[ask("b", "k", bucket, 0)]).await.each[0].decision.status.remaining;
-    assert!(left <= 5, "{left} tokens are left at the full rate");
 }
 
 #[tokio::test]
