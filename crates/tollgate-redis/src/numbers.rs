@@ -10,6 +10,9 @@ use tollgate_core::{Align, BucketParts, Mode, Nanos, Rule, RuleParts, WaitParts}
 /// No number and no span may be larger: the time and a span must fit what doubles hold exactly.
 pub(crate) const MOST: u64 = 1 << 52;
 
+/// As far as a schedule may reach with its debt, in microseconds. A schedule of the core reaches at most 2^62 ns without one.
+const LONGEST_REACH: u64 = (1 << 62) / MICRO + 1;
+
 /// Longer lists would keep the server from its other work for too long.
 const MOST_IN_LOG: u64 = 100_000;
 const MOST_SUB_WINDOWS: u32 = 256;
@@ -56,7 +59,7 @@ impl Schedule {
     /// How far such a schedule may reach.
     pub(crate) fn reach_in_full(&self) -> Span {
         let span = self.span(self.most_in_full());
-        Span { whole: span.whole.min(MOST), ..span }
+        Span { whole: span.whole.min(LONGEST_REACH), ..span }
     }
 
     pub(crate) const fn of_pieces(&self, pieces: u64) -> Span {

@@ -108,7 +108,7 @@ local function rescaled(tat, part, rate)
     part = math.fmod(reach, rate.per)
     return now + (reach - part) / rate.per, part
   end
-  -- Doubles round by at most 2^-53 in each step.
+  -- Doubles round by at most 2^-53 in each step. No schedule reaches further than 2^62 ns without a debt.
   local longer = (interval / rate.per) / (old_interval / rate.old_per) * (1 + 2 ^ -48)
-  return now + math.min(math.ceil((ahead + part / rate.old_per) * longer), most), 0
+  return now + math.min(math.ceil((ahead + part / rate.old_per) * longer), 4611686018427388), 0
 end

@@ -5,13 +5,13 @@ use std::time::Duration;
 use tollgate_core::adaptive::Pace;
 use tollgate_core::{
     Align, BurstCredits, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Outcome, Rate, Retry, Rule,
-    SlidingCounter, SlidingLog, TokenBucket,
+    RuleParts, SlidingCounter, SlidingLog, State, Tat, Timestamp, TokenBucket,
 };
 use tollgate_policy::{Ask, Does};
 use tollgate_redis::RedisStore;
 use tollgate_testkit::{Random, RedisServer, is_long};
 
-use super::{ask, decide, dump, one_of_each, pace_after, slow_pace, store_at_a_time};
+use super::{ask, decide, dump, hourly, one_of_each, pace_after, slow_pace, store, store_at_a_time};
 
 /// What `store_at_a_time` begins with, in microseconds.
 const START: u64 = 1_800_000_000_000_000;
@@ -146,6 +146,27 @@ async fn a_key_of_another_pace_is_decided_in_one_call() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_asked_at_several_paces_at_once_gives_its_burst_and_no_more() {
+    let server = RedisServer::start();
+    let (one, two) = (store(&server).await, store(&server).await);
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..16 {
+        let store = if task % 2 == 0 { one.clone() } else { two.clone() };
+        let pace = [Pace::FULL, half_pace(), slow_pace(), half_pace()][task / 4];
+        tasks.spawn(async move {
+            let mut passed = 0;
+            for round in 0..150 {
+                let key = (round / 30).to_string();
+                let asked = Ask { pace, has_one_tier: true, ..ask("a", &key, hourly(50), 1) };
+                passed += u64::from(decide(&store, &[asked]).await.verdict.is_allowed());
+            }
+            passed
+        });
+    }
+    assert_eq!(tasks.join_all().await.into_iter().sum::<u64>(), 5 * 50);
+}
+
+#[tokio::test]
 async fn a_denial_at_another_pace_is_exact_and_changes_a_shared_key_only_where_it_has_one_tier() {
     let server = RedisServer::start();
     let store = store_at_a_time(&server).await;
@@ -228,6 +249,83 @@ async fn usage_in_full_is_not_cut_by_a_reduced_limit() {
             assert_eq!(length, 1 + entries, "{cost} at {pace:?}"); // and the tag
         }
         server.command(&["FLUSHALL"]);
+    }
+}
+
+/// The conversion exists in a script and in the core. Both give the same state, to the piece of a microsecond.
+#[tokio::test]
+async fn a_script_converts_a_key_exactly_as_the_rule_does() {
+    let server = RedisServer::start();
+    let store = store_at_a_time(&server).await;
+    let mut random = Random::new(11);
+    for _ in 0..30 {
+        let rate =
+            Rate::new(random.between(1, 2000), Duration::from_millis(random.between(1, 5000))).unwrap();
+        let rule = Rule::from(TokenBucket::new(rate, random.log_uniform(2, 500)).unwrap());
+        let mut now = START;
+        store.set_time(now);
+        // Not at full pace, which the short script charges without a conversion.
+        let mut reduced = rule.at_reduced_rate(half_pace());
+        let asked = |pace| Ask { pace, has_one_tier: true, ..ask("a", "k", rule, rule.capacity()) };
+        assert!(decide(&store, &[asked(half_pace())]).await.verdict.is_allowed());
+        for _ in 0..20 {
+            let before = state_of(&text(&server), &reduced);
+            now += random.log_uniform(1, 1000);
+            store.set_time(now);
+            let pace = pace_after(random.between(100, 900) as u32, random.below(9) as usize);
+            if decide(&store, &[asked(pace)]).await.verdict.is_allowed() {
+                break;
+            }
+            let (mut expected, old) = (before, reduced);
+            reduced = rule.at_reduced_rate(pace);
+            reduced.change_rate(&old, &mut expected, Timestamp::from_nanos(now * 1000));
+            assert_eq!(
+                state_of(&text(&server), &reduced),
+                expected,
+                "{rule:?} at {pace:?}: {}",
+                text(&server)
+            );
+        }
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+/// A state of a token bucket as the core has it.
+fn state_of(text: &str, rule: &Rule) -> State {
+    let RuleParts::TokenBucket { bucket, .. } = rule.parts() else { panic!("{rule:?}") };
+    let (tat, _) = text.split_once(' ').unwrap();
+    let (whole, part) = tat.split_once('+').unwrap_or((tat, "0"));
+    let [whole, part] = [whole, part].map(|number| number.parse::<u64>().unwrap());
+    State::Bucket(Tat::from_bits(whole.wrapping_mul(bucket.per_nano * 1000).wrapping_add(part)))
+}
+
+/// Such a schedule cannot be scaled exactly by a script. It is rounded against the caller, and never beyond what the store counts.
+#[tokio::test]
+async fn a_bucket_that_fills_in_a_century_is_decided_at_every_pace() {
+    let server = RedisServer::start();
+    let store = store_at_a_time(&server).await;
+    let daily = Rate::new(1, Duration::from_secs(86_400)).unwrap();
+    for (name, rule) in [
+        ("token", Rule::from(TokenBucket::new(daily, 36_500).unwrap())),
+        ("leaky", LeakyBucket::new(daily, 36_500).unwrap().into()),
+        (
+            "credits",
+            BurstCredits::with_peak_burst(daily, Rate::per_hour(1).unwrap(), 36_500, 36_500).unwrap().into(),
+        ),
+    ] {
+        assert!(decide(&store, &[ask(name, "k", rule, 36_000)]).await.verdict.is_allowed());
+        let paces = [half_pace(), pace_after(1, 99), slow_pace(), Pace::FULL, pace_after(1, 99)];
+        for (changes, pace) in paces.into_iter().enumerate() {
+            let asked = |does, cost| Ask { pace, does, has_one_tier: true, ..ask(name, "k", rule, cost) };
+            let (remaining, _) = left(&store, &asked(Does::Charge, 1)).await;
+            let most = 499 - changes as u64;
+            assert!((most - 2..=most).contains(&remaining), "{name} at {pace:?}: {remaining} of {most}");
+        }
+        for pace in paces {
+            let asked = |does, cost| Ask { pace, does, has_one_tier: true, ..ask(name, "k", rule, cost) };
+            decide(&store, &[asked(Does::ChargeInFull, 100_000)]).await;
+            assert!(left(&store, &asked(Does::Charge, 1)).await.1.is_some(), "{name} at {pace:?}");
+        }
     }
 }
 
