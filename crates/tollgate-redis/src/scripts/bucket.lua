@@ -1,9 +1,9 @@
 -- Token bucket and leaky bucket, also with a max_wait: see bucket.rs, max_wait.rs.
 --
--- Numbers: tag; then as spans the cost and how far the schedule may reach, and in full how far with its debt; then for how long
--- it is kept when it is unused, see `lingers` in numbers.rs. With a `w` in the head instead of that how far it reaches without anybody waiting, the
+-- Head: w if requests may wait, else -; then k if a denial writes a state that was written at another pace.
+-- Numbers: tag; then as spans the cost and how far the schedule may reach, and in full how far with its debt. Then, without `w`,
+-- for how long an unused key is kept, see `lingers` in numbers.rs. With `w`, how far the schedule reaches without a wait, the
 -- longest wait in whole microseconds, and how many may wait.
--- Head: w or -, then k if a denial writes a state that was written at another pace.
 -- State: `tat[+part][,turn,turn…] tag`: the theoretical arrival time in whole microseconds and in pieces of the next one, and
 -- when those go who wait. Answers: tat, part, number of turns, the turns.
 makers.b = function()

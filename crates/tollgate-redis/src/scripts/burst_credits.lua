@@ -1,6 +1,7 @@
 -- Burst credits, two buckets of which both must allow: see burst_credits.rs.
 --
--- Head: k if a denial writes a state that was written at another pace. Numbers: tag; then as spans the cost and the tolerance of the credits, and those of the peak; in full each with how far it may
+-- Head: k if a denial writes a state that was written at another pace.
+-- Numbers: tag; then as spans the cost and the tolerance of the credits, and those of the peak; in full each with how far it may
 -- reach with its debt.
 -- State: `tat part tat part tag`. Answers the four.
 makers.d = function()

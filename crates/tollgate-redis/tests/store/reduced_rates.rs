@@ -167,7 +167,7 @@ async fn a_key_that_is_asked_at_several_paces_at_once_gives_its_burst_and_no_mor
 }
 
 #[tokio::test]
-async fn a_denial_at_another_pace_is_exact_and_changes_a_shared_key_only_where_it_has_one_tier() {
+async fn a_denial_at_another_pace_is_exact_and_leaves_a_key_of_several_tiers_unchanged() {
     let server = RedisServer::start();
     let store = store_at_a_time(&server).await;
     let (slow, fast) = (Rate::per_second(10).unwrap(), Rate::per_second(20).unwrap());
