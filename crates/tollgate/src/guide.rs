@@ -160,8 +160,8 @@
 //! It waits by its own [`Clock`](crate::Clock), not by a runtime's: a test that stops the runtime's time should give the
 //! limiter a [manual clock](crate::Clock::manual).
 //!
-//! To be told how long a request should be held, and hold it yourself, take a [`LeakyBucket`], or put a [`MaxWait`]
-//! around a bucket: they allow with a [delay](crate::Decision::delay).
+//! A [`LeakyBucket`], or a [`MaxWait`] around a bucket, allows requests with a [delay](crate::Decision::delay). A
+//! [`DelayQueue`](crate::DelayQueue) makes them wait for it. If one of them leaves, those behind it go sooner.
 //!
 //! # 8. How many at once
 //!

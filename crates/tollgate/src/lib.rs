@@ -20,6 +20,7 @@
 //! | one limit for everybody | [`Limiter`] |
 //! | a limit for each of many keys, in tiers, several at once | [`KeyedLimiter`] |
 //! | waiting for a turn | [`until_ready`](KeyedLimiter::until_ready), on either |
+//! | requests that a limit allows with a delay | [`DelayQueue`] |
 //! | places that are held | [`Concurrency`] and its [`Permit`]s |
 //! | slots that tenants share by weight | [`FairSemaphore`] |
 //! | as many in flight as goes well | [`AdaptiveLimiter`] |
@@ -36,6 +37,7 @@ struct Readme;
 
 mod adaptive_limiter;
 mod clock;
+mod delay_queue;
 mod fair_semaphore;
 #[expect(unused_imports, reason = "for the links in its text")]
 pub mod guide;
@@ -54,6 +56,7 @@ mod until_ready;
 
 pub use adaptive_limiter::{AdaptiveLimiter, Flight};
 pub use clock::{Clock, Sleep};
+pub use delay_queue::{DelayQueue, Wait};
 pub use fair_semaphore::{FairSemaphore, FairSemaphoreBuilder, NoSlot, Slot, SlotRequest};
 pub use keyed::{Builder, KeyedLimiter, Numbers, Request, Shed, Tier, TooManyRules, Turn};
 pub use limiter::Limiter;

@@ -12,9 +12,9 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, MaxSteps, Runner};
 use tollgate_core::adaptive::{Aimd, Bounds};
-use tollgate_core::{Concurrency, Nanos, Rate, TokenBucket};
+use tollgate_core::{Concurrency, LeakyBucket, Nanos, Rate, TokenBucket};
 
-use crate::{AdaptiveLimiter, Clock, FairSemaphore, Limiter};
+use crate::{AdaptiveLimiter, Clock, DelayQueue, FairSemaphore, KeyedLimiter, Limiter};
 
 const SECOND: Nanos = Nanos::new(1_000_000_000);
 
@@ -143,5 +143,45 @@ fn a_limit_that_moves_strands_nobody() {
             }
         });
         assert_eq!((limiter.semaphore().waiting(), limiter.semaphore().slots_in_use()), (0, 0));
+    });
+}
+
+#[test]
+fn dropping_delayed_requests_loses_no_wake_up() {
+    check(|n| {
+        let rule = LeakyBucket::new(Rate::per_second(1).unwrap(), n as u64).unwrap();
+        let clock = Clock::manual();
+        let limiter = KeyedLimiter::builder(rule).clock(clock.clone()).build();
+        let (queue, ended) = (DelayQueue::new(clock.clone()), Arc::new(AtomicUsize::new(0)));
+        let served = Arc::new(AtomicUsize::new(0));
+        // The time goes on until all requests have been served or dropped.
+        let time = shuttle::thread::spawn({
+            let (clock, queue, ended) = (clock.clone(), queue.clone(), Arc::clone(&ended));
+            move || {
+                while ended.load(Ordering::Relaxed) < n {
+                    shuttle::thread::yield_now();
+                    clock.advance(SECOND);
+                    queue.wake_due(clock.now());
+                }
+            }
+        });
+        run(n, || {
+            let (clock, limiter, queue) = (clock.clone(), limiter.clone(), queue.clone());
+            let (served, ended) = (Arc::clone(&served), Arc::clone(&ended));
+            async move {
+                let (now, request) = (clock.now(), limiter.ask("index"));
+                let delay = request.check_at(now).outcome.delay();
+                if or_dropped(queue.wait(Some(request.turn()), delay, now)).await.is_some() {
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        time.join().unwrap();
+        assert_eq!(queue.waiting(), 0);
+        assert!(served.load(Ordering::Relaxed) > 0);
+        // A line that has stalled goes on later. After that, the limit is fully refilled.
+        clock.advance(Nanos::new(SECOND.get() * n as u64));
+        assert_eq!(limiter.remaining("index"), n as u64);
     });
 }
