@@ -16,7 +16,6 @@ mod distribution;
 mod gateway;
 mod grpc;
 mod held;
-mod holding;
 mod hot_keys;
 mod http;
 mod http2;

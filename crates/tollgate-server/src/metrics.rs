@@ -14,13 +14,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use tollgate::Nanos;
+use tollgate::{DelayQueue, Nanos};
 use tollgate_policy::{Answer, Engine, LimitVerdict, Source, Verdict};
 
 use crate::connections::{ConnectionMetrics, Connections};
 use crate::distribution::Distribution;
 use crate::gateway::GatewayMetrics;
-use crate::holding::Holding;
 use crate::hot_keys::{Hit, HotKeys};
 use crate::output;
 use crate::store::Health;
@@ -153,7 +152,7 @@ impl Metrics {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         store: Option<&Arc<dyn Health>>,
-        holding: &Arc<Holding>,
+        delay_queue: &DelayQueue,
         connections: &Arc<Connections>,
     ) -> Self {
         let mut registry = Registry::with_prefix("tollgate");
@@ -207,8 +206,10 @@ impl Metrics {
             "The version that runs",
             Info::new(BuildLabels { version: env!("CARGO_PKG_VERSION") }),
         );
-        registry
-            .register_collector(Box::new(Table { engine: Arc::clone(engine), holding: Arc::clone(holding) }));
+        registry.register_collector(Box::new(Table {
+            engine: Arc::clone(engine),
+            delay_queue: delay_queue.clone(),
+        }));
         registry.register_collector(Box::new(ConnectionMetrics(Arc::clone(connections))));
         if let Some(store) = store {
             registry.register_collector(Box::new(Shards(Arc::clone(store))));
@@ -444,7 +445,7 @@ fn classic(openmetrics: &str) -> String {
 #[derive(Debug)]
 struct Table {
     engine: Arc<Engine>,
-    holding: Arc<Holding>,
+    delay_queue: DelayQueue,
 }
 
 impl Collector for Table {
@@ -458,7 +459,7 @@ impl Collector for Table {
         gauge("table_bytes", "Bytes that keys take", stats.bytes as f64)?;
         let pace = self.engine.pace().map_or(1.0, tollgate::adaptive::Pace::as_f64);
         gauge("rate_multiplier", "What every rate is multiplied by while the upstream is overloaded", pace)?;
-        gauge("held", "Requests that are held until their turn", self.holding.waiting() as f64)?;
+        gauge("held", "Requests that wait for the end of their delay", self.delay_queue.waiting() as f64)?;
         let mut counter = |name: &str, help: &str, value: u64| {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)

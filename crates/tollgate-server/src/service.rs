@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
-use tollgate::{Clock, Timestamp};
+use tollgate::{Clock, DelayQueue, Nanos, Timestamp, Turn};
 use tollgate_policy::{
     Answer, Described, Engine, Hits, NotDecided, Permits, Policy, PolicyInForce, Request, Throttled,
     Together, TooManyLimits, Verdict,
@@ -15,7 +15,6 @@ use tollgate_policy::{
 use crate::admin::Admin;
 use crate::connections::Connections;
 use crate::held::Held;
-use crate::holding::Holding;
 use crate::hot_keys::KeyMask;
 use crate::metrics::{Metrics, Protocol};
 use crate::record::Recorder;
@@ -34,7 +33,7 @@ pub(crate) struct Service {
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Metrics,
     pub(crate) held: Held,
-    pub(crate) holding: Arc<Holding>,
+    pub(crate) delay_queue: DelayQueue,
     on_reload: OnceLock<Follow>,
     pub(crate) admin: Admin,
     pub(crate) key_mask: KeyMask,
@@ -76,8 +75,8 @@ impl Service {
             Some(store) => Engine::with_store(policy, clock, store),
         };
         let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-        let holding = Arc::new(Holding::default());
-        let metrics = Metrics::new(&engine, store.as_ref(), &holding, &connections);
+        let delay_queue = DelayQueue::new(engine.clock().clone());
+        let metrics = Metrics::new(&engine, store.as_ref(), &delay_queue, &connections);
         metrics.reloaded(Ok(unix_time()));
         let recorder =
             record.map(|record| Recorder::start(&record, engine.clock(), metrics.record())).transpose()?;
@@ -85,7 +84,7 @@ impl Service {
             engine,
             metrics,
             held: Held::new(store.clone()),
-            holding,
+            delay_queue,
             on_reload: OnceLock::new(),
             admin,
             key_mask: KeyMask::default(),
@@ -108,6 +107,17 @@ impl Service {
         if let Some(follow) = self.on_reload.get() {
             follow(&self.engine.policy());
         }
+    }
+
+    /// Waits for the turn of a request that was allowed with a delay. Dropping the future gives the turn to the next request.
+    pub(crate) fn wait_for_turn(
+        &self,
+        turn: Option<Turn>,
+        delay: Nanos,
+        decided_at: Timestamp,
+    ) -> impl Future<Output = ()> + use<> {
+        // The timers of tokio take a third of the context switches: see "Delayed requests" in docs/design.md.
+        self.delay_queue.wait_with(turn, delay, decided_at, tokio::time::sleep)
     }
 
     /// Decides a request in the table of this process, and lets it be seen.

@@ -84,9 +84,9 @@ struct Passed {
     permits: Permits,
     told: Vec<(&'static str, String)>, // to the client, of the limits
     upstream_headers: UpstreamHeaders,
-    turn: Option<Turn>, // for which it waits
-    delay: Nanos,       // until then
-    decided: Timestamp,
+    turn: Option<Turn>, // in the delay queue
+    delay: Nanos,
+    decided_at: Timestamp,
     tenant: String,
     weight: Weight,
     cost: u64,
@@ -120,7 +120,7 @@ impl Gateway {
             upstream_headers,
             turn,
             delay,
-            decided,
+            decided_at,
             tenant,
             weight,
             cost,
@@ -129,8 +129,7 @@ impl Gateway {
         } = passed;
         let mut held = Held { _permits: permits, ..Held::default() };
         if !delay.is_zero() {
-            let service = &*self.service;
-            let turn = service.holding.until(turn, delay, decided, service.engine.clock());
+            let turn = self.service.wait_for_turn(turn, delay, decided_at);
             let Some(()) = unless_gone(front, turn).await else {
                 self.metrics.ended(Ended::gone);
                 return None;
@@ -204,7 +203,7 @@ impl Gateway {
         };
         let request = Request { attributes: &pairs, cost: None };
         let now = service.engine.clock().now();
-        service.holding.wake_due(now);
+        service.delay_queue.wake_due(now);
         let decided = service.hold(&policy, &request, now, Protocol::gateway).await;
         let (verdict, permits) = decided.map_err(|error| {
             self.count_refused();
@@ -227,7 +226,7 @@ impl Gateway {
             upstream_headers: policy.headers.upstream,
             turn: verdict.turn(),
             delay: verdict.delay(),
-            decided: verdict.decided_at(),
+            decided_at: verdict.decided_at(),
             tenant: by.and_then(value).unwrap_or_default().to_owned(),
             weight: policy.weight(value("tenant")),
             cost: verdict.cost(),

@@ -28,23 +28,23 @@ struct Settings {
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let (head, _body) = request.into_parts();
     let decided = decide(&service, &Request::from_parts(head, ())).await;
-    let (response, held) = counted(&service, Protocol::forward_auth, decided)?;
-    if let Some(Held { turn, delay, decided }) = held {
-        // A client that hangs up drops this future, and gives its place up.
-        service.holding.until(turn, delay, decided, service.engine.clock()).await;
+    let (response, delay) = counted(&service, Protocol::forward_auth, decided)?;
+    if let Some(Delay { turn, delay, decided_at }) = delay {
+        // A client that hangs up drops this future, which gives its turn to the next request.
+        service.wait_for_turn(turn, delay, decided_at).await;
     }
     Ok(response)
 }
 
-/// For how long an answer is held, and in whose place.
-struct Held {
+/// How long an answer is delayed, and its turn in the delay queue.
+struct Delay {
     turn: Option<Turn>,
     delay: Nanos,
-    decided: Timestamp,
+    decided_at: Timestamp,
 }
 
-/// The answer, and for how long to hold it.
-async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, Option<Held>), Problem> {
+/// The answer, and its delay if it has one.
+async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, Option<Delay>), Problem> {
     let settings = Settings::read(request.uri().query())?;
     let connection = *request.extensions().get::<Connection>().expect("every request knows its connection");
     let policy = service.engine.policy();
@@ -62,6 +62,7 @@ async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, O
     let attributes: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (*name, &**value)).collect();
     let asked = Asked { attributes: &attributes, cost: settings.cost };
     let now = service.engine.clock().now();
+    service.delay_queue.wake_due(now);
     let verdict = service.decide(&policy, &asked, now, Protocol::forward_auth).await?;
     service.took(now, 1);
     let response = if verdict.is_allowed() {
@@ -72,9 +73,8 @@ async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, O
     } else {
         denial(&policy, &verdict, unix_time(), request.method(), settings.deny).map(Body::from)
     };
-    let delay = verdict.delay();
-    let held = Held { turn: verdict.turn(), delay, decided: verdict.decided_at() };
-    Ok((response, (!delay.is_zero()).then_some(held)))
+    let delay = Delay { turn: verdict.turn(), delay: verdict.delay(), decided_at: verdict.decided_at() };
+    Ok((response, (!delay.delay.is_zero()).then_some(delay)))
 }
 
 impl Settings {
