@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
-use tollgate::Sleep;
+use tollgate::{DelayQueue, Wait};
 use tollgate_policy::{
     Attributes, Engine, Permits, Request, RequestAttributes, RequestFault, cut_value, normal_host,
 };
@@ -20,20 +20,21 @@ pub(crate) type Peer = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
 pub(crate) type Value = dyn for<'r> Fn(&'r Parts) -> Option<Cow<'r, str>> + Send + Sync;
 pub(crate) type Cost = dyn Fn(&Parts) -> Option<u64> + Send + Sync;
 
-/// Who decides, and what he is told of requests besides what they say themselves.
+/// Decides requests: the engine, its delayed requests, and the functions that read more from a request than the policy does.
 #[derive(Clone)]
 pub(crate) struct Decider {
     pub(crate) engine: Arc<Engine>,
+    delay_queue: DelayQueue,
     pub(crate) peer: Arc<Peer>,
     pub(crate) attributes: Vec<(String, Arc<Value>)>,
     pub(crate) cost: Option<Arc<Cost>>,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 pub(crate) enum Decided {
     Passes(Passed),
-    /// It passes after a time.
-    Held(Sleep, Passed),
+    /// It passes when its turn has come.
+    Delayed(Wait, Passed),
     Refused(Response<Bytes>),
 }
 
@@ -46,7 +47,8 @@ pub(crate) struct Passed {
 
 impl Decider {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, peer: Arc::new(peer), attributes: Vec::new(), cost: None }
+        let delay_queue = DelayQueue::new(engine.clock().clone());
+        Self { engine, delay_queue, peer: Arc::new(peer), attributes: Vec::new(), cost: None }
     }
 
     /// Decides a request. With states in this process, nothing is waited for.
@@ -83,8 +85,9 @@ impl Decider {
             Ok(plan) => plan,
             Err(error) => return refuse(request, undecidable(&error, &request.method)),
         };
-        let clock = self.engine.clock();
-        let (verdict, permits) = plan.hold(clock.now()).await;
+        let now = self.engine.clock().now();
+        self.delay_queue.wake_due(now);
+        let (verdict, permits) = plan.hold(now).await;
         if !verdict.is_allowed() {
             let status = StatusCode::TOO_MANY_REQUESTS;
             return refuse(request, denial(&policy, &verdict, unix_time(), &request.method, status));
@@ -94,8 +97,7 @@ impl Decider {
         if delay.is_zero() {
             return Decided::Passes(passed);
         }
-        // From now on: a store may have taken its time to answer.
-        Decided::Held(clock.sleep_until(clock.now().after(delay)), passed)
+        Decided::Delayed(self.delay_queue.wait(verdict.turn(), delay, verdict.decided_at()), passed)
     }
 }
 

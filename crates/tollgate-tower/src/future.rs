@@ -1,4 +1,4 @@
-//! One request on its way through the layer: decided, held, handed on, answered.
+//! One request on its way through the layer: decided, delayed, passed to the service, answered.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tollgate::Sleep;
+use tollgate::Wait;
 use tower_service::Service;
 
 use crate::body::ResponseBody;
@@ -20,7 +20,8 @@ use crate::told;
 pub(crate) type Deciding = Pin<Box<dyn Future<Output = (Parts, Decided)> + Send>>;
 
 pin_project! {
-    /// An answer to come: [`Tollgate`](crate::Tollgate)'s. Dropped, it leaves nothing behind but what has been charged.
+    /// The future of [`Tollgate`](crate::Tollgate). A request that is dropped while it is delayed gives its turn to the next.
+    /// The limits keep the charges of a request that is dropped later.
     #[must_use = "futures do nothing unless awaited"]
     pub struct ResponseFuture<S, B>
     where
@@ -35,7 +36,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, B, F> {
         Deciding { deciding: Deciding, next: Option<(S, B)> },
-        Held { sleep: Sleep, next: Option<(S, Request<B>)>, passed: Passed },
+        Delayed { wait: Wait, next: Option<(S, Request<B>)>, passed: Passed },
         Called { #[pin] answer: F, passed: Passed },
         Refused { answer: Option<Response<Bytes>> },
     }
@@ -54,9 +55,9 @@ where
         Self { state: State::Refused { answer: Some(answer) } }
     }
 
-    /// A request that `inner` gets after a time.
-    pub(crate) fn held(sleep: Sleep, passed: Passed, inner: S, request: Request<B>) -> Self {
-        Self { state: State::Held { sleep, next: Some((inner, request)), passed } }
+    /// A request that `inner` gets when its turn has come.
+    pub(crate) fn delayed(wait: Wait, passed: Passed, inner: S, request: Request<B>) -> Self {
+        Self { state: State::Delayed { wait, next: Some((inner, request)), passed } }
     }
 
     /// A request that has been handed on.
@@ -82,12 +83,12 @@ where
                     let request = Request::from_parts(head, body);
                     match decided {
                         Decided::Passes(passed) => Self::called(passed, inner.call(request)),
-                        Decided::Held(sleep, passed) => Self::held(sleep, passed, inner, request),
+                        Decided::Delayed(wait, passed) => Self::delayed(wait, passed, inner, request),
                         Decided::Refused(answer) => Self::refused(answer),
                     }
                 }
-                StateProjection::Held { sleep, next, passed } => {
-                    ready!(Pin::new(sleep).poll(context));
+                StateProjection::Delayed { wait, next, passed } => {
+                    ready!(Pin::new(wait).poll(context));
                     let (mut inner, request) = next.take().expect(ONCE);
                     Self::called(std::mem::take(passed), inner.call(request))
                 }
@@ -108,7 +109,7 @@ where
     }
 }
 
-/// What whoever asks for an answer again is told.
+/// The panic message for a future that is polled after it has ended.
 const ONCE: &str = "a future that is done is not polled again";
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
@@ -118,7 +119,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Deciding { .. } => "deciding",
-            State::Held { .. } => "held",
+            State::Delayed { .. } => "delayed",
             State::Called { .. } => "called",
             State::Refused { .. } => "refused",
         };

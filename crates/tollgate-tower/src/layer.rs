@@ -26,14 +26,17 @@ use crate::service::Tollgate;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Clones, and the services they make, share the engine and so all limits.
+/// Clones, and the services they make, share the engine, all limits and the [queue](tollgate::DelayQueue) of delayed requests.
 #[derive(Clone)]
 pub struct TollgateLayer {
     decider: Arc<Decider>,
 }
 
 impl TollgateLayer {
-    /// A layer that decides by an engine, which others may use besides.
+    /// A layer that decides by an engine. Other code may use the engine, too.
+    ///
+    /// To put several services behind one engine, clone the layer. Two layers that are made of one engine have two queues of
+    /// delayed requests, and a client that leaves one of them moves no request of the other.
     pub fn new(engine: impl Into<Arc<Engine>>) -> Self {
         Self { decider: Arc::new(Decider::new(engine.into())) }
     }

@@ -28,7 +28,8 @@
 //! All limits of the policy that apply to it are asked, and charged together or not at all.
 //!
 //! - If they allow, it goes on to the service, and the answer carries the `RateLimit` headers that the policy asks for.
-//! - If they allow after a time (`max_wait`, or a leaky bucket), it is held for as long. A client that leaves is gone.
+//! - If they allow with a delay (`max_wait`, or a leaky bucket), it waits for its turn. A client that leaves gives its turn up,
+//!   and all requests behind it go sooner. With an engine over a store, every request waits for its whole delay.
 //! - If one denies, the service is not called. The answer is 429 with `Retry-After` and a body of
 //!   `application/problem+json`. For gRPC it is `RESOURCE_EXHAUSTED`, with the same words and headers, for its clients do
 //!   not understand a 429.
@@ -40,8 +41,8 @@
 //! - To more than 32 limits at once there is no decision, and the answer is a 500 that names them.
 //!
 //! With states in memory, a request is decided while the service is called, without waiting and without a task. With an
-//! engine [over a store](tollgate_policy::Engine::with_store) the store is waited for. Held requests wait by the engine's
-//! clock, on any runtime; in a test, [moving the clock](tollgate::Clock::advance) is enough.
+//! engine [over a store](tollgate_policy::Engine::with_store) the layer waits for the store. Delayed requests wait by the
+//! engine's clock, on any runtime. In a test, [moving the clock](tollgate::Clock::advance) is enough.
 //!
 //! # What limits see
 //!

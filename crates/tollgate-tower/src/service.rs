@@ -62,7 +62,9 @@ where
         let request = Request::from_parts(head, body);
         match decided {
             Decided::Passes(passed) => ResponseFuture::called(passed, self.inner.call(request)),
-            Decided::Held(sleep, passed) => ResponseFuture::held(sleep, passed, self.take_ready(), request),
+            Decided::Delayed(wait, passed) => {
+                ResponseFuture::delayed(wait, passed, self.take_ready(), request)
+            }
             Decided::Refused(answer) => {
                 drop(self.take_ready()); // with the place it may have reserved for the request
                 ResponseFuture::refused(answer)

@@ -3,7 +3,8 @@
 
 mod axum;
 mod bodies;
-mod holding;
+mod delayed_requests;
+mod permits;
 mod readiness;
 mod readings;
 mod requests;

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tollgate::{Clock, Decision, Outcome, Retry, Rule, Status};
+use tollgate::{Clock, Decision, Nanos, Outcome, Retry, Rule, Status};
 use tollgate_policy::{Ask, Decided, Engine, Later, Policy, Seen, Source, Store, StoredPermit};
 use tollgate_tower::TollgateLayer;
 use tower::{Layer as _, Service as _, ServiceExt as _};
@@ -13,11 +14,12 @@ use tower::{Layer as _, Service as _, ServiceExt as _};
 use crate::readiness::Strict;
 use crate::{is_pending, request, text};
 
-/// A store of places that answers when it is told to.
+/// A store of permits that answers when `answers` lets it.
 #[derive(Debug)]
 struct Slow {
     answers: Semaphore,
     places: AtomicU64,
+    delay: Nanos, // of requests that it allows
 }
 
 impl Store for Slow {
@@ -27,7 +29,7 @@ impl Store for Slow {
             let taken =
                 self.places.try_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1));
             let outcome = match taken {
-                Ok(_) => Outcome::ALLOW,
+                Ok(_) => Outcome::Allow { delay: self.delay },
                 Err(_) => Outcome::Deny { retry: Retry::Unknown },
             };
             let status = Status { remaining: self.places.load(Ordering::Relaxed), ..Status::default() };
@@ -69,7 +71,11 @@ impl Store for Slow {
 
 /// A layer whose store has one place.
 fn layer() -> (TollgateLayer, Arc<Slow>) {
-    let store = Arc::new(Slow { answers: Semaphore::new(0), places: AtomicU64::new(1) });
+    layer_over(Slow { answers: Semaphore::new(0), places: AtomicU64::new(1), delay: Nanos::ZERO })
+}
+
+fn layer_over(store: Slow) -> (TollgateLayer, Arc<Slow>) {
+    let store = Arc::new(store);
     let policy = "limits: [{ name: in-flight, key: [], concurrency: { limit: 1, lease: 1h } }]";
     let policy = Policy::read(Path::new("test.yaml"), policy).unwrap();
     let engine = Engine::with_store(policy, Clock::manual(), Arc::clone(&store) as Arc<dyn Store>).unwrap();
@@ -103,4 +109,21 @@ async fn whoever_leaves_before_the_store_answers_holds_nothing() {
     assert!(is_pending(&mut left).await);
     drop(left);
     assert_eq!((reserved.load(Ordering::Relaxed), store.places.load(Ordering::Relaxed)), (0, 1));
+}
+
+#[tokio::test]
+async fn with_a_shared_store_a_request_waits_for_its_whole_delay() {
+    let delay = Nanos::new(100_000_000);
+    let (layer, _) = layer_over(Slow { answers: Semaphore::new(2), places: AtomicU64::new(2), delay });
+    let clock = layer.engine().clock().clone();
+    let (strict, _) = Strict::new("hello");
+    let mut service = layer.layer(strict);
+    let mut first = Box::pin(service.ready().await.unwrap().call(request()));
+    let mut second = Box::pin(service.ready().await.unwrap().call(request()));
+    assert!(is_pending(&mut first).await && is_pending(&mut second).await);
+    drop(first);
+    clock.advance(Duration::from_nanos(99_999_999));
+    assert!(is_pending(&mut second).await);
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(second.await.unwrap().status(), 200);
 }

@@ -1,25 +1,21 @@
-//! Requests that are held back, and places that are held for as long as an answer takes.
+//! Requests that a limit allows with a delay.
 
-use std::convert::Infallible;
-use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
 use tollgate::{Concurrency, LeakyBucket, Rate};
 use tollgate_policy::Engine;
 use tollgate_tower::{Limits, TollgateLayer};
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::{free_places, hello, is_pending, layer, one_in_flight, request, text};
+use crate::{free_places, hello, is_pending, layer, request, text};
 
 #[tokio::test]
-async fn a_request_is_held_until_its_time() {
+async fn a_request_waits_until_its_turn() {
     let (layer, clock) =
         layer("limits: [{ name: all, key: [], token_bucket: { rate: 10/s, burst: 1 }, max_wait: 200ms }]");
     let (service, calls) = hello();
-    let calls = || calls.load(std::sync::atomic::Ordering::Relaxed);
+    let calls = || calls.load(Ordering::Relaxed);
     let service = layer.layer(service);
     service.clone().oneshot(request()).await.unwrap();
     let mut second = Box::pin(service.clone().oneshot(request()));
@@ -40,7 +36,7 @@ async fn a_request_is_held_until_its_time() {
 }
 
 #[tokio::test]
-async fn requests_are_held_by_the_real_time_too() {
+async fn requests_wait_by_the_real_time_too() {
     let limits =
         Limits::new().limit("all", LeakyBucket::new(Rate::per_second(200).unwrap(), 10).unwrap(), &[]);
     let layer = TollgateLayer::new(Engine::new(limits.policy().unwrap()).unwrap());
@@ -55,7 +51,7 @@ async fn requests_are_held_by_the_real_time_too() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_while_held_leaves_no_place_behind() {
+async fn a_client_that_leaves_while_delayed_releases_its_permit() {
     let limits = Limits::new()
         .limit("queue", LeakyBucket::new(Rate::per_hour(1).unwrap(), 10).unwrap(), &[])
         .limit("in-flight", Concurrency::new(2, None).unwrap(), &[]);
@@ -63,49 +59,52 @@ async fn whoever_leaves_while_held_leaves_no_place_behind() {
     let (service, calls) = hello();
     let service = layer.layer(service);
     let _ = service.clone().oneshot(request()).await.unwrap();
-    let mut held = Box::pin(service.oneshot(request()));
-    assert!(is_pending(&mut held).await);
+    let mut delayed = Box::pin(service.oneshot(request()));
+    assert!(is_pending(&mut delayed).await);
     assert_eq!(free_places(&layer), 1);
-    drop(held);
+    drop(delayed);
     assert_eq!(free_places(&layer), 2);
-    assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn a_place_is_held_while_the_service_works() {
-    let layer = one_in_flight();
-    let (finish, finished) = tokio::sync::oneshot::channel::<()>();
-    let finished = std::sync::Arc::new(tokio::sync::Mutex::new(Some(finished)));
-    let service = layer.layer(tower::service_fn(move |_: Request<()>| {
-        let finished = std::sync::Arc::clone(&finished);
-        async move {
-            let finished = finished.lock().await.take();
-            finished.expect("one call").await.unwrap();
-            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
-        }
-    }));
-    let mut first = Box::pin(service.clone().oneshot(request()));
-    assert!(is_pending(&mut first).await);
-    let second = service.oneshot(request()).await.unwrap();
-    assert_eq!(second.status(), 429);
-    assert_eq!(second.headers().get("retry-after"), None); // nobody knows
-    finish.send(()).unwrap();
-    let answer = first.await.unwrap();
-    assert_eq!(
-        text(answer.headers(), "ratelimit-policy"),
-        Some(r#""in-flight";q=1;qu="concurrent-requests""#)
-    );
-    assert_eq!(free_places(&layer), 1); // of an empty answer there is nothing to wait for
-}
-
-#[tokio::test]
-async fn an_error_of_the_service_is_passed_on_and_frees_the_place() {
-    let layer = one_in_flight();
-    let service = layer.layer(tower::service_fn(async |_: Request<()>| {
-        Err::<Response<Full<Bytes>>, _>(io::Error::other("broken"))
-    }));
-    for _ in 0..2 {
-        assert_eq!(service.clone().oneshot(request()).await.unwrap_err().to_string(), "broken");
+async fn a_client_that_leaves_gives_its_turn_to_the_next() {
+    let (layer, clock) = layer("limits: [{ name: all, key: [], leaky_bucket: { rate: 10/s, queue: 4 } }]");
+    let (service, calls) = hello();
+    let calls = || calls.load(Ordering::Relaxed);
+    let service = layer.layer(service);
+    let ask = || Box::pin(service.clone().oneshot(request()));
+    ask().await.unwrap();
+    let (mut second, mut third, mut fourth) = (ask(), ask(), ask());
+    for delayed in [&mut second, &mut third, &mut fourth] {
+        assert!(is_pending(delayed).await);
     }
-    assert_eq!(free_places(&layer), 1);
+    assert_eq!(ask().await.unwrap().status(), 429, "the queue is full");
+    drop(second);
+    let mut fifth = ask();
+    assert!(is_pending(&mut fifth).await, "there is room for another request");
+    for (number, mut delayed) in [third, fourth, fifth].into_iter().enumerate() {
+        clock.advance(Duration::from_nanos(99_999_999));
+        assert!(is_pending(&mut delayed).await);
+        assert_eq!(calls(), 1 + number);
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(delayed.await.unwrap().status(), 200);
+    }
+    assert_eq!(calls(), 4);
+}
+
+#[tokio::test]
+async fn a_request_that_was_never_polled_gives_its_turn_up() {
+    let (layer, _clock) = layer("limits: [{ name: all, key: [], leaky_bucket: { rate: 10/s, queue: 2 } }]");
+    let mut service = layer.layer(hello().0);
+    let mut call = || tower::Service::call(&mut service, request());
+    drop(call());
+    drop(call());
+    assert_eq!(free_slots(&layer), 1, "the first request had no delay");
+}
+
+/// How many requests the queue of `all` has room for.
+fn free_slots(layer: &TollgateLayer) -> u64 {
+    let (engine, now) = (layer.engine(), layer.engine().clock().now());
+    engine.policy().key("all", &[], now).unwrap().status.remaining
 }
