@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 
 use tollgate::Rule;
 
@@ -35,8 +36,8 @@ pub struct Limit {
     pub when_missing: WhenMissing,
     /// What is decided when the store gives no answer, where that differs from the store's own word.
     pub on_error: Option<OnError>,
-    template: RuleTemplate,
-    written: Vec<(&'static str, String)>, // the file's own text for waits that came from the environment
+    pub(super) template: RuleTemplate,
+    pub(super) written: Vec<(&'static str, String)>, // the file's own text for waits that came from the environment
 }
 
 /// How the rules of a limit are made: the algorithm, and the numbers of the limit and of its tiers.
@@ -111,6 +112,13 @@ impl ReadLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPart(pub Vec<String>);
 
+impl KeyPart {
+    /// Reads one or more attributes, such as `user|ip`.
+    pub(super) fn parse(text: &str) -> Self {
+        Self(text.split('|').map(|name| name.trim().to_owned()).collect())
+    }
+}
+
 impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("|"))
@@ -161,7 +169,7 @@ impl Limit {
             Some(Vec::new())
         } else {
             Self::refuse_without_descriptor(reader, section);
-            section.require(reader, "key", "[tenant]").map(|node| Self::key(reader, node))
+            section.require(reader, "key", "[tenant]").map(|node| Self::read_key(reader, node))
         };
         let applies_to = section.get("match").map(|node| Match::read(reader, node)).unwrap_or_default();
         let shadow = section.get("shadow").and_then(|node| reader.flag(node)).unwrap_or(false);
@@ -400,19 +408,13 @@ impl Limit {
         ["max_wait", "max_waiting"].into_iter().filter_map(written).collect()
     }
 
-    fn key(reader: &Reader<'_>, node: &Node) -> Vec<KeyPart> {
+    fn read_key(reader: &Reader<'_>, node: &Node) -> Vec<KeyPart> {
         let mut parts = Vec::new();
         for node in reader.list(node) {
             let Some(text) = reader.text(node) else { continue };
-            let part: Vec<String> = text.split('|').map(|name| name.trim().to_owned()).collect();
-            if part.iter().any(String::is_empty) {
-                let fault =
-                    Fault::new(node.span.clone(), format!("`{text}` names an attribute without a name"));
-                reader.fault(
-                    fault.help("write an attribute such as `user`, or `user|ip` for the first that is there"),
-                );
-            }
-            parts.push(KeyPart(part));
+            let part = KeyPart::parse(&text);
+            key_fault(&part, &text, node.span.clone()).into_iter().for_each(|fault| reader.fault(fault));
+            parts.push(part);
         }
         parts
     }
@@ -424,6 +426,12 @@ impl Limit {
 }
 
 impl RuleTemplate {
+    /// The template of a rule that was made in code.
+    pub(super) fn of(rule: &Rule) -> Self {
+        let (algorithm, holding, numbers) = Numbers::of_rule(rule);
+        Self { algorithm, holding, numbers, tier_numbers: HashMap::new() }
+    }
+
     /// The one algorithm that a limit has, and the rule that its numbers make. None without an algorithm.
     fn read(reader: &Reader<'_>, section: &Section<'_>) -> Option<(Self, Option<Rule>)> {
         let mut written =
@@ -554,14 +562,37 @@ impl RuleTemplate {
 /// As many wait for a limit as this, unless it says otherwise.
 const MAX_WAITING: u64 = 1000;
 
-/// A name that headers can carry as it is.
 fn name(reader: &Reader<'_>, node: &Node) -> Option<String> {
     let name = reader.text(node)?;
+    match name_fault(&name, node.span.clone()) {
+        None => Some(name),
+        Some(fault) => {
+            reader.fault(fault);
+            None
+        }
+    }
+}
+
+/// The fault of a name that headers could not carry.
+pub(super) fn name_fault(name: &str, span: Range<usize>) -> Option<Fault> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._:/-".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-        let fault = Fault::new(node.span.clone(), format!("`{name}` cannot be a name"));
-        reader.fault(fault.help("1 to 64 letters, digits and . _ : / -"));
+    if !name.is_empty() && name.len() <= 64 && name.chars().all(fits) {
         return None;
     }
-    Some(name)
+    let fault = Fault::new(span, format!("`{name}` cannot be a name"));
+    Some(fault.help("1 to 64 letters, digits and . _ : / -"))
+}
+
+/// The fault of a limit that has the name of another.
+pub(super) fn same_name_fault(name: &str, span: Range<usize>) -> Fault {
+    let fault = Fault::new(span, format!("two limits are called `{name}`"));
+    fault.help("a limit is known by its name: give each its own")
+}
+
+/// The fault of a part of a key that was written as `text` and has an attribute without a name.
+pub(super) fn key_fault(part: &KeyPart, text: &str, span: Range<usize>) -> Option<Fault> {
+    part.0.iter().any(String::is_empty).then(|| {
+        let fault = Fault::new(span, format!("`{text}` names an attribute without a name"));
+        fault.help("write an attribute such as `user`, or `user|ip` for the first that is there")
+    })
 }

@@ -3,6 +3,7 @@
 mod checks;
 mod descriptor;
 mod files;
+mod from_limits;
 mod gateway;
 mod limit;
 mod matching;
@@ -235,8 +236,7 @@ impl Policy {
             } else {
                 let limit = Limit::read(reader, &section, place, tiers);
                 if let Some(name) = limit.name().filter(|name| !names.insert((*name).to_owned())) {
-                    let fault = Fault::new(node.span.clone(), format!("two limits are called `{name}`"));
-                    reader.fault(fault.help("a limit is known by its name: give each its own"));
+                    reader.fault(limit::same_name_fault(name, node.span.clone()));
                 }
                 limits.push(limit);
                 limits.last().and_then(ReadLimit::descriptor)

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tollgate::{
-    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule, RuleError,
-    SlidingCounter, SlidingLog, TokenBucket,
+    Align, BucketParts, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Rate,
+    Rule, RuleError, RuleParts, SlidingCounter, SlidingLog, TokenBucket, WaitParts,
 };
 
 use crate::fault::Fault;
@@ -256,6 +256,54 @@ impl Numbers {
         Self { written: keys::NUMBERS.iter().filter_map(written).collect(), ..numbers }
     }
 
+    /// The algorithm and the numbers of a rule that was made in code.
+    pub(crate) fn of_rule(rule: &Rule) -> (Algorithm, Option<Holding>, Self) {
+        let waits = |waits: Option<WaitParts>| {
+            waits
+                .map(|WaitParts { max_wait, max_waiting }| Holding { max_wait: max_wait.into(), max_waiting })
+        };
+        let windows = |limit: u64, window: Nanos| Self {
+            limit: Some(limit),
+            window: Some(window.into()),
+            ..Self::default()
+        };
+        let rate = |bucket: &BucketParts| rate_of(bucket).map(|rate| RateAndBurst { rate, burst: None });
+        match rule.parts() {
+            RuleParts::TokenBucket { bucket, keeps_arrival_time: _, waits: parts } => {
+                let numbers = Self { rate: rate(&bucket), burst: Some(bucket.capacity), ..Self::default() };
+                (Algorithm::TokenBucket, waits(parts), numbers)
+            }
+            RuleParts::LeakyBucket { bucket, waits: parts } => {
+                let numbers = Self { rate: rate(&bucket), queue: Some(bucket.capacity), ..Self::default() };
+                (Algorithm::LeakyBucket, waits(parts), numbers)
+            }
+            RuleParts::FixedWindow { limit, window, align, counts_denied } => {
+                (Algorithm::FixedWindow { align, counts_denied }, None, windows(limit, window))
+            }
+            // A log that is made in code stays a log, at any size.
+            RuleParts::SlidingLog { limit, window } => {
+                (Algorithm::SlidingLog { exact_up_to: u64::MAX }, None, windows(limit, window))
+            }
+            RuleParts::SlidingCounter { limit, window, buckets, mode } => {
+                (Algorithm::SlidingCounter { buckets, mode }, None, windows(limit, window))
+            }
+            RuleParts::BurstCredits { base, peak } => {
+                let numbers = Self {
+                    rate: rate(&base),
+                    peak: rate_of(&peak).map(Peak::Rate),
+                    credits: Some(base.capacity),
+                    ..Self::default()
+                };
+                (Algorithm::BurstCredits, None, numbers)
+            }
+            RuleParts::Concurrency { limit, lease } => {
+                let numbers =
+                    Self { limit: Some(limit), lease: lease.map(Duration::from), ..Self::default() };
+                (Algorithm::Concurrency, None, numbers)
+            }
+        }
+    }
+
     /// Whether nothing passes, because the limit is 0.
     pub(crate) fn is_blocked(&self) -> bool {
         self.limit == Some(0)
@@ -401,6 +449,19 @@ impl Numbers {
     fn written_burst(&self) -> Option<u64> {
         self.burst.or(self.rate.and_then(|rate| rate.burst))
     }
+}
+
+/// The rate of a bucket: in tokens per second, minute, hour or day where that is a whole number, else in its smallest numbers.
+fn rate_of(bucket: &BucketParts) -> Option<Rate> {
+    let BucketParts { interval, per_nano, .. } = *bucket;
+    let per = |seconds: u64| {
+        let pieces = u128::from(per_nano) * u128::from(seconds) * 1_000_000_000;
+        let is_whole = pieces.checked_rem(u128::from(interval)) == Some(0);
+        let tokens = u64::try_from(pieces / u128::from(interval.max(1))).ok().filter(|_| is_whole)?;
+        Rate::new(tokens, Duration::from_secs(seconds)).ok()
+    };
+    let in_units = [1, 60, 3600, 86_400].into_iter().find_map(per);
+    in_units.or_else(|| Rate::new(per_nano, Duration::from_nanos(interval)).ok())
 }
 
 /// A count above 0. Only a `limit` may be 0.
