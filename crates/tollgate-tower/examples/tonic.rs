@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use tollgate::{Concurrency, Rate, TokenBucket};
-use tollgate_policy::Engine;
-use tollgate_tower::{Limits, TollgateLayer};
+use tollgate_policy::{Engine, Limit, Policy};
+use tollgate_tower::TollgateLayer;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
 use tonic::transport::{Channel, Server};
 use tonic_health::pb::HealthCheckRequest;
@@ -17,10 +17,10 @@ printf '\0\0\0\0\0' | curl -si --http2-prior-knowledge --data-binary @- -o /dev/
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let limits = Limits::new()
-        .limit("per-address", TokenBucket::new(Rate::per_minute(10)?, 3)?, &["ip"])
-        .limit("in-flight", Concurrency::new(100, None)?, &[]);
-    let layer = TollgateLayer::new(Engine::new(limits.policy()?)?).peer(|request| {
+    let per_address = Limit::new("per-address", TokenBucket::new(Rate::per_minute(10)?, 3)?).key(["ip"]);
+    let in_flight = Limit::new("in-flight", Concurrency::new(100, None)?);
+    let engine = Engine::new(Policy::from_limits([per_address, in_flight])?)?;
+    let layer = TollgateLayer::new(engine).peer(|request| {
         request.extensions.get::<TcpConnectInfo>()?.remote_addr().as_ref().map(SocketAddr::ip)
     });
 

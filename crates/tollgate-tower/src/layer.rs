@@ -17,11 +17,11 @@ use crate::service::Tollgate;
 /// ```
 /// use axum::{Router, routing::get};
 /// use tollgate::{Rate, TokenBucket};
-/// use tollgate_policy::Engine;
-/// use tollgate_tower::{Limits, TollgateLayer};
+/// use tollgate_policy::{Engine, Limit, Policy};
+/// use tollgate_tower::TollgateLayer;
 ///
-/// let limits = Limits::new().limit("everybody", TokenBucket::new(Rate::per_second(5)?, 10)?, &[]);
-/// let layer = TollgateLayer::new(Engine::new(limits.policy()?)?);
+/// let limit = Limit::new("everybody", TokenBucket::new(Rate::per_second(5)?, 10)?);
+/// let layer = TollgateLayer::new(Engine::new(Policy::from_limits([limit])?)?);
 /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -65,17 +65,20 @@
 //!
 //! # Without a policy file
 //!
-//! [`Limits`] are plain rules with names, any of [`tollgate`]'s:
+//! A [`Limit`](tollgate_policy::Limit) is a rule of [`tollgate`] with a name and a key:
 //!
 //! ```
 //! use tollgate::{Rate, TokenBucket};
-//! use tollgate_policy::Engine;
-//! use tollgate_tower::{Limits, TollgateLayer};
+//! use tollgate_policy::{Engine, Limit, Policy};
+//! use tollgate_tower::TollgateLayer;
 //!
-//! let limits = Limits::new().limit("per-key", TokenBucket::new(Rate::per_second(5)?, 10)?, &["header.x-api-key"]);
-//! let layer = TollgateLayer::new(Engine::new(limits.policy()?)?);
+//! let limit = Limit::new("per-key", TokenBucket::new(Rate::per_second(5)?, 10)?).key(["header.x-api-key"]);
+//! let engine = Engine::new(Policy::from_limits([limit])?)?;
+//! let layer = TollgateLayer::new(engine);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The policy is like one from a file. An application that needs a file later reads one, and changes nothing else.
 //!
 //! # tonic and hyper
 //!
@@ -94,14 +97,12 @@ mod decide;
 mod future;
 mod grpc;
 mod layer;
-mod limits;
 mod service;
 mod told;
 
 pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::layer::TollgateLayer;
-pub use self::limits::Limits;
 pub use self::service::Tollgate;
 pub use self::told::{denial, headers, refusal};
 pub use tollgate_policy::{RequestAttributes, RequestFault};

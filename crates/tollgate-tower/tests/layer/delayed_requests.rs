@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate::{Concurrency, LeakyBucket, Rate};
-use tollgate_policy::Engine;
-use tollgate_tower::{Limits, TollgateLayer};
+use tollgate_policy::Limit;
+use tollgate_tower::TollgateLayer;
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::{free_places, hello, is_pending, layer, request, text};
+use crate::{free_places, hello, is_pending, layer, layer_of, request, text};
 
 #[tokio::test]
 async fn a_request_waits_until_its_turn() {
@@ -37,9 +37,7 @@ async fn a_request_waits_until_its_turn() {
 
 #[tokio::test]
 async fn requests_wait_by_the_real_time_too() {
-    let limits =
-        Limits::new().limit("all", LeakyBucket::new(Rate::per_second(200).unwrap(), 10).unwrap(), &[]);
-    let layer = TollgateLayer::new(Engine::new(limits.policy().unwrap()).unwrap());
+    let layer = layer_of([Limit::new("all", LeakyBucket::new(Rate::per_second(200).unwrap(), 10).unwrap())]);
     let clock = layer.engine().clock().clone();
     let (service, began) = (layer.layer(hello().0), clock.now());
     let answers = (0..4).map(|_| service.clone().oneshot(request()));
@@ -52,10 +50,10 @@ async fn requests_wait_by_the_real_time_too() {
 
 #[tokio::test]
 async fn a_client_that_leaves_while_delayed_releases_its_permit() {
-    let limits = Limits::new()
-        .limit("queue", LeakyBucket::new(Rate::per_hour(1).unwrap(), 10).unwrap(), &[])
-        .limit("in-flight", Concurrency::new(2, None).unwrap(), &[]);
-    let layer = TollgateLayer::new(Engine::new(limits.policy().unwrap()).unwrap());
+    let layer = layer_of([
+        Limit::new("queue", LeakyBucket::new(Rate::per_hour(1).unwrap(), 10).unwrap()),
+        Limit::new("in-flight", Concurrency::new(2, None).unwrap()),
+    ]);
     let (service, calls) = hello();
     let service = layer.layer(service);
     let _ = service.clone().oneshot(request()).await.unwrap();

@@ -23,8 +23,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use tollgate::{Clock, Concurrency};
-use tollgate_policy::{Engine, Policy};
-use tollgate_tower::{Limits, TollgateLayer};
+use tollgate_policy::{Engine, Limit, Policy};
+use tollgate_tower::TollgateLayer;
 
 /// A layer by these limits, whose time stands still until the clock is moved.
 fn layer(policy: &str) -> (TollgateLayer, Clock) {
@@ -33,10 +33,14 @@ fn layer(policy: &str) -> (TollgateLayer, Clock) {
     (TollgateLayer::new(Engine::with_clock(policy, clock.clone()).unwrap()), clock)
 }
 
+/// A layer with these limits, by the real time.
+fn layer_of(limits: impl IntoIterator<Item = Limit>) -> TollgateLayer {
+    TollgateLayer::new(Engine::new(Policy::from_limits(limits).unwrap()).unwrap())
+}
+
 /// A layer that lets one request be in flight.
 fn one_in_flight() -> TollgateLayer {
-    let limits = Limits::new().limit("in-flight", Concurrency::new(1, None).unwrap(), &[]);
-    TollgateLayer::new(Engine::new(limits.policy().unwrap()).unwrap())
+    layer_of([Limit::new("in-flight", Concurrency::new(1, None).unwrap())])
 }
 
 /// How many places of `in-flight` are free.

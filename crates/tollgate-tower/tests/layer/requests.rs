@@ -7,11 +7,11 @@ use http::{Method, Request, StatusCode, Version};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tollgate::{Nanos, Rate, TokenBucket};
-use tollgate_policy::Engine;
-use tollgate_tower::{Limits, TollgateLayer};
+use tollgate_policy::Limit;
+use tollgate_tower::TollgateLayer;
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::{hello, layer, request, text};
+use crate::{hello, layer, layer_of, request, text};
 
 /// The statuses of requests, one after the other.
 async fn statuses(layer: &TollgateLayer, requests: impl IntoIterator<Item = Request<()>>) -> Vec<u16> {
@@ -77,10 +77,8 @@ async fn a_denied_head_request_gets_no_body() {
 
 #[tokio::test]
 async fn more_limits_than_can_be_decided_are_named() {
-    let names: Vec<String> = (0..33).map(|n| format!("limit-{n}")).collect();
     let rule = TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap();
-    let limits = names.iter().fold(Limits::new(), |limits, name| limits.limit(name, rule, &[]));
-    let layer = TollgateLayer::new(Engine::new(limits.policy().unwrap()).unwrap());
+    let layer = layer_of((0..33).map(|n| Limit::new(format!("limit-{n}"), rule)));
     let (service, calls) = hello();
     let answer = layer.layer(service).oneshot(request()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
