@@ -92,6 +92,11 @@
 //! client receives about the decision ([`headers`], [`denial`], [`refusal`]).
 #![forbid(unsafe_code)]
 
+/// Compiles and runs the examples of the README. They are tested here because this crate can use all crates that they use.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod body;
 mod decide;
 mod future;

@@ -30,11 +30,6 @@
 //! Rules and decisions are those of [`tollgate_core`], passed on from here.
 #![deny(unsafe_code)]
 
-/// The README's examples, compiled and run with the documentation's own.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
 mod adaptive_limiter;
 mod clock;
 mod delay_queue;
