@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::service::{Client, Service, eventually, pause, timed};
+use tollgate_testkit::RedisServer;
 
 /// Limits that tell apart what they were asked about, each of its own number.
 const LIMITS: &str = "
@@ -416,4 +417,20 @@ fn a_client_that_hangs_up_while_held_leaves_everything_in_order() {
     let (took, status) = timed(|| client.0.send("GET", "/v1/forward-auth?key=c", &[], "").status);
     assert_eq!(status, 204);
     assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+#[test]
+fn the_gauge_counts_requests_that_a_limit_in_redis_delays() {
+    let server = RedisServer::start();
+    let limit = "limits: [{ name: even, key: [key], leaky_bucket: { rate: 1/min, queue: 4 } }]";
+    let service = Service::start(&format!("store: {{ redis: {{ url: '{}' }} }}\n{limit}", server.url()));
+    let mut client = service.connect();
+    eventually("the store is up", || client.get("/readyz").body == "ok\n");
+    assert_eq!(client.0.send("GET", "/v1/forward-auth?key=a", &[], "").status, 204);
+    assert_eq!(client.metric("tollgate_held"), Some(0.0));
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.write_all(b"GET /v1/forward-auth?key=a HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    eventually("one request is delayed", || client.metric("tollgate_held") == Some(1.0));
+    drop(stream);
+    eventually("its client has left", || client.metric("tollgate_held") == Some(0.0));
 }
