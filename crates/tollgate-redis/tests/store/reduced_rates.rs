@@ -73,18 +73,15 @@ async fn ad_4_a_change_of_the_multiplier_hands_out_nothing() {
     }
 }
 
-/// One key of each kind, and with it every way in which a rate can be written.
-#[tokio::test]
-async fn a_state_at_full_rate_is_written_as_it_was_before_rates_could_be_reduced() {
-    let server = RedisServer::start();
-    let store = store_at_a_time(&server).await;
+/// A rule of each kind that is kept as one text, and its state after a charge of 2 at full and at half rate.
+fn rules_and_states() -> [(Rule, &'static str, &'static str); 6] {
     let second = Duration::from_secs(1);
     let rate = Rate::per_second(100).unwrap();
     let (token, leaky) = (TokenBucket::new(rate, 10).unwrap(), LeakyBucket::new(rate, 10).unwrap());
     let counter = SlidingCounter::new(10, second, 2, Mode::Strict).unwrap();
     let window = FixedWindow::new(10, second, Align::Epoch).unwrap();
     let credits = BurstCredits::with_peak_burst(rate, Rate::per_second(1000).unwrap(), 10, 5).unwrap();
-    for (rule, full, reduced) in [
+    [
         (Rule::from(token), "1800000000020000 t10000000/1x10", "1800000000040000 t10000000/1x10@20000000/1"),
         (leaky.into(), "1800000000020000 l10000000/1x10", "1800000000040000 l10000000/1x10@20000000/1"),
         (
@@ -99,12 +96,30 @@ async fn a_state_at_full_rate_is_written_as_it_was_before_rates_could_be_reduced
         ),
         (window.into(), "1800000001000000 2 f1000000000e", "1800000001000000 2 f1000000000e"),
         (counter.into(), "3600000000 2 0 0 s1000000000/2s", "3600000000 2 0 0 s1000000000/2s"),
-    ] {
-        for (pace, expected) in [(Pace::FULL, full), (half_pace(), reduced)] {
-            assert!(decide(&store, &[Ask { pace, ..ask("a", "k", rule, 2) }]).await.verdict.is_allowed());
-            assert_eq!(text(&server), expected);
-            server.command(&["FLUSHALL"]);
-        }
+    ]
+}
+
+async fn state_after_charge(server: &RedisServer, store: &RedisStore, rule: Rule, pace: Pace) -> String {
+    server.command(&["FLUSHALL"]);
+    assert!(decide(store, &[Ask { pace, ..ask("a", "k", rule, 2) }]).await.verdict.is_allowed());
+    text(server)
+}
+
+#[tokio::test]
+async fn a_state_at_full_rate_is_written_without_a_rate() {
+    let server = RedisServer::start();
+    let store = store_at_a_time(&server).await;
+    for (rule, full, _) in rules_and_states() {
+        assert_eq!(state_after_charge(&server, &store, rule, Pace::FULL).await, full);
+    }
+}
+
+#[tokio::test]
+async fn a_state_at_a_reduced_rate_is_written_with_its_intervals() {
+    let server = RedisServer::start();
+    let store = store_at_a_time(&server).await;
+    for (rule, _, reduced) in rules_and_states() {
+        assert_eq!(state_after_charge(&server, &store, rule, half_pace()).await, reduced);
     }
 }
 
