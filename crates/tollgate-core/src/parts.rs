@@ -2,6 +2,7 @@
 //!
 //! A rule knows more than it was told: intervals are reduced, rates that do not fit are slower. Whoever decides
 //! elsewhere takes the numbers from here, so that both decide by the same ones.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use std::collections::VecDeque;
 use std::time::Duration;

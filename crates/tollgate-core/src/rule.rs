@@ -1,4 +1,5 @@
 //! Any rule, for those who choose it at run time.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 mod pace;
 
@@ -25,8 +26,10 @@ use crate::{
 /// assert_eq!([599, 600].map(|ms| rule.is_unused(&key, at(ms))), [false, true]);
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
+///
+/// A new algorithm adds a variant. That is a breaking change on purpose: the compiler then reports every `match` that does not
+/// handle the new algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Rule {
     /// See [`TokenBucket`].
     TokenBucket(TokenBucket),
@@ -62,7 +65,6 @@ pub enum Rule {
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum State {
     /// Under any rule.
     #[default]
@@ -152,10 +154,14 @@ impl Rule {
             Self::SlidingLog(rule) => Some(rule.window()),
             Self::SlidingCounter(rule) => Some(rule.window()),
             Self::Concurrency(_) => None,
-            buckets => {
+            Self::TokenBucket(_)
+            | Self::LeakyBucket(_)
+            | Self::TokenBucketMaxWait(_)
+            | Self::LeakyBucketMaxWait(_)
+            | Self::BurstCredits(_) => {
                 let (mut key, start) = (State::default(), Timestamp::default());
-                buckets.spend(&mut key, PermitId(0), buckets.capacity(), start);
-                Some(buckets.status(&key, start).reset_after)
+                self.spend(&mut key, PermitId(0), self.capacity(), start);
+                Some(self.status(&key, start).reset_after)
             }
         }
     }
@@ -178,7 +184,13 @@ impl Rule {
         match self {
             Self::FixedWindow(rule) => rule.started_at(since_epoch).into(),
             Self::SlidingCounter(rule) => rule.started_at(since_epoch).into(),
-            rule => rule,
+            Self::TokenBucket(_)
+            | Self::LeakyBucket(_)
+            | Self::TokenBucketMaxWait(_)
+            | Self::LeakyBucketMaxWait(_)
+            | Self::SlidingLog(_)
+            | Self::BurstCredits(_)
+            | Self::Concurrency(_) => self,
         }
     }
 
@@ -293,7 +305,11 @@ impl Rule {
         match self {
             Self::SlidingLog(rule) => read(state, |log| rule.heap_growth_in_full(log, cost)),
             Self::TokenBucketMaxWait(_) | Self::LeakyBucketMaxWait(_) | Self::Concurrency(_) => 0,
-            _ => self.heap_growth(state, cost),
+            Self::TokenBucket(_)
+            | Self::LeakyBucket(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingCounter(_)
+            | Self::BurstCredits(_) => self.heap_growth(state, cost),
         }
     }
 
@@ -329,7 +345,7 @@ impl Rule {
     /// ```
     #[inline]
     pub fn counts_denied(&self) -> bool {
-        matches!(self, Self::FixedWindow(rule) if rule.counts_denied())
+        each!(self, rule => rule.counts_denied(), _concurrency => false)
     }
 
     /// As [`Algorithm::refund`]. A concurrency limit gives nothing back: a permit is released by its id
@@ -372,7 +388,20 @@ impl Rule {
             (Self::LeakyBucket(rule), State::Bucket(tat)) => rule.withdraw(tat, cost, now),
             (Self::TokenBucketMaxWait(rule), State::Waiting(state)) => rule.withdraw(state, cost, now),
             (Self::LeakyBucketMaxWait(rule), State::Waiting(state)) => rule.withdraw(state, cost, now),
-            _ => Nanos::ZERO,
+            // The state of an unused key, or that of another algorithm.
+            (Self::LeakyBucket(_) | Self::TokenBucketMaxWait(_) | Self::LeakyBucketMaxWait(_), _) => {
+                Nanos::ZERO
+            }
+            // These have no queue.
+            (
+                Self::TokenBucket(_)
+                | Self::FixedWindow(_)
+                | Self::SlidingLog(_)
+                | Self::SlidingCounter(_)
+                | Self::BurstCredits(_)
+                | Self::Concurrency(_),
+                _,
+            ) => Nanos::ZERO,
         }
     }
 
@@ -400,7 +429,18 @@ impl Rule {
             (Self::LeakyBucketMaxWait(rule), State::Waiting(state)) => {
                 rule.postpone(state, by, last_turn, now);
             }
-            _ => {}
+            // The state of an unused key, or that of another algorithm.
+            (Self::LeakyBucket(_) | Self::TokenBucketMaxWait(_) | Self::LeakyBucketMaxWait(_), _) => {}
+            // These have no queue.
+            (
+                Self::TokenBucket(_)
+                | Self::FixedWindow(_)
+                | Self::SlidingLog(_)
+                | Self::SlidingCounter(_)
+                | Self::BurstCredits(_)
+                | Self::Concurrency(_),
+                _,
+            ) => {}
         }
     }
 
@@ -469,7 +509,18 @@ impl Rule {
                 *state = State::Unused;
                 self.spend(state, PermitId(0), used.min(self.capacity()), now);
             }
-            _ => *state = State::Unused,
+            (
+                Self::TokenBucket(_)
+                | Self::LeakyBucket(_)
+                | Self::TokenBucketMaxWait(_)
+                | Self::LeakyBucketMaxWait(_)
+                | Self::FixedWindow(_)
+                | Self::SlidingLog(_)
+                | Self::SlidingCounter(_)
+                | Self::BurstCredits(_)
+                | Self::Concurrency(_),
+                _,
+            ) => *state = State::Unused,
         }
     }
 }

@@ -54,7 +54,9 @@ impl Rule {
             Self::SlidingCounter(rule) => rule.at_pace(pace).into(),
             Self::TokenBucketMaxWait(rule) => rule.at_pace(pace).into(),
             Self::LeakyBucketMaxWait(rule) => rule.at_pace(pace).into(),
-            rule => rule,
+            Self::TokenBucket(_) | Self::LeakyBucket(_) | Self::BurstCredits(_) | Self::Concurrency(_) => {
+                self
+            }
         }
     }
 
@@ -95,7 +97,10 @@ impl Rule {
                 base: base.at_pace(pace, Nanos::ZERO),
                 peak: peak.at_pace(pace, Nanos::ZERO),
             },
-            _ => return self.at_pace(pace),
+            RuleParts::FixedWindow { .. }
+            | RuleParts::SlidingLog { .. }
+            | RuleParts::SlidingCounter { .. }
+            | RuleParts::Concurrency { .. } => return self.at_pace(pace),
         };
         Self::from_parts(&parts).unwrap_or(self)
     }
@@ -135,7 +140,22 @@ impl Rule {
             (Self::BurstCredits(new), Self::BurstCredits(old), State::Credits(credits)) => {
                 new.change_rate(old, credits, now);
             }
-            _ => {}
+            // The state of an unused key, or that of another algorithm.
+            (
+                Self::TokenBucket(_)
+                | Self::LeakyBucket(_)
+                | Self::TokenBucketMaxWait(_)
+                | Self::LeakyBucketMaxWait(_)
+                | Self::BurstCredits(_),
+                _,
+                _,
+            ) => {}
+            // These have no schedule.
+            (
+                Self::FixedWindow(_) | Self::SlidingLog(_) | Self::SlidingCounter(_) | Self::Concurrency(_),
+                _,
+                _,
+            ) => {}
         }
     }
 
@@ -160,7 +180,20 @@ impl Rule {
             (Self::TokenBucketMaxWait(rule), State::Waiting(waiting)) => rule.carry(waiting, from, to),
             (Self::LeakyBucketMaxWait(rule), State::Waiting(waiting)) => rule.carry(waiting, from, to),
             (Self::BurstCredits(rule), State::Credits(credits)) => rule.carry(credits, from, to),
-            _ => {}
+            // The state of an unused key, or that of another algorithm.
+            (
+                Self::TokenBucket(_)
+                | Self::LeakyBucket(_)
+                | Self::TokenBucketMaxWait(_)
+                | Self::LeakyBucketMaxWait(_)
+                | Self::BurstCredits(_),
+                _,
+            ) => {}
+            // These have no schedule.
+            (
+                Self::FixedWindow(_) | Self::SlidingLog(_) | Self::SlidingCounter(_) | Self::Concurrency(_),
+                _,
+            ) => {}
         }
     }
 }
