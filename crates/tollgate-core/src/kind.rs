@@ -1,13 +1,13 @@
 //! The one table of algorithms: how each is named in policy files and in the keys of a shared store.
 //!
 //! A new algorithm is a new row here. The row makes a new variant of [`AlgorithmKind`], and every other crate that needs to know
-//! about the algorithm matches on that enum, on [`Rule`] or on [`RuleParts`](crate::RuleParts) without a wildcard. So the compiler
+//! about the algorithm matches on that enum, on [`Rule`] or on [`RuleParts`] without a wildcard. So the compiler
 //! lists the places that remain to be written. `ARCHITECTURE.md` has the list of files.
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use std::fmt;
 
-use crate::Rule;
+use crate::{Rule, RuleParts};
 
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $kind:ident, $name:literal, $letter:literal;)+) => {
@@ -132,6 +132,29 @@ impl Rule {
             Self::SlidingCounter(_) => AlgorithmKind::SlidingCounter,
             Self::BurstCredits(_) => AlgorithmKind::BurstCredits,
             Self::Concurrency(_) => AlgorithmKind::Concurrency,
+        }
+    }
+}
+
+impl RuleParts {
+    /// The algorithm that has these numbers.
+    ///
+    /// ```
+    /// use tollgate_core::{AlgorithmKind, Concurrency, Rule};
+    ///
+    /// let rule = Rule::from(Concurrency::new(3, None)?);
+    /// assert_eq!(rule.parts().kind(), AlgorithmKind::Concurrency);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub const fn kind(&self) -> AlgorithmKind {
+        match self {
+            Self::TokenBucket { .. } => AlgorithmKind::TokenBucket,
+            Self::LeakyBucket { .. } => AlgorithmKind::LeakyBucket,
+            Self::FixedWindow { .. } => AlgorithmKind::FixedWindow,
+            Self::SlidingLog { .. } => AlgorithmKind::SlidingLog,
+            Self::SlidingCounter { .. } => AlgorithmKind::SlidingCounter,
+            Self::BurstCredits { .. } => AlgorithmKind::BurstCredits,
+            Self::Concurrency { .. } => AlgorithmKind::Concurrency,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! A log may be too long to be sent, so sliding_log.lua converts it by itself. So do bucket.lua and burst_credits.lua with a key
 //! that only has another pace: processes whose paces differ may charge one key in turns for as long as the load lasts, and the
 //! state would often have changed before the second call.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use tollgate_core::{Counts, Credits, Rule, RuleParts, State, Tat, Timestamp, Waiting, Window};
 
@@ -89,7 +90,17 @@ fn read(numbers: &str, old: &Rule) -> Option<State> {
         {
             State::Counts(Counts::of_ring(*newest, ring))
         }
-        _ => return None,
+        // sliding_log.lua converts a log by itself, and permits need no conversion.
+        (RuleParts::SlidingLog { .. } | RuleParts::Concurrency { .. }, _) => return None,
+        // The state does not have as many numbers as the rule writes.
+        (
+            RuleParts::TokenBucket { .. }
+            | RuleParts::LeakyBucket { .. }
+            | RuleParts::FixedWindow { .. }
+            | RuleParts::SlidingCounter { .. }
+            | RuleParts::BurstCredits { .. },
+            _,
+        ) => return None,
     })
 }
 
@@ -130,7 +141,10 @@ fn write(state: &State, parts: &RuleParts, now: Timestamp) -> Option<String> {
                     .fold(counts.newest().to_string(), |text, count| format!("{text} {count}"))
             })
         }
-        _ => None,
+        // A state of another algorithm than that of the rule.
+        (State::Bucket(_) | State::Waiting(_) | State::Credits(_), _) => None,
+        // `read` makes none of these.
+        (State::Unused | State::Log(_) | State::Permits(_), _) => None,
     }
 }
 

@@ -5,8 +5,6 @@
 
 use tollgate_policy::Ask;
 
-use crate::numbers::letter;
-
 /// All keys begin so, which is what an ACL grants.
 pub(crate) const PREFIX: &[u8] = b"tollgate:";
 
@@ -27,7 +25,7 @@ pub(crate) fn write_key(ask: &Ask<'_>, key: &mut Vec<u8>) {
     key.extend_from_slice(b"}:");
     escape(ask.limit.as_bytes(), key);
     key.push(b':');
-    key.push(letter(&ask.rule));
+    key.push(ask.rule.kind().letter());
     for part in &ask.key {
         key.push(b':');
         escape(part, key);

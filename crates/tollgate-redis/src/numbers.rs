@@ -3,9 +3,10 @@
 //! Lua counts in doubles, which are exact up to 2^53. So times are microseconds since the epoch, now about 1.8 * 10^15, and
 //! what lies between two of them is counted in pieces, of which a rule says how many make one. Nothing here computes what
 //! a rule decides: the numbers are those of [`Rule::parts`].
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use smallvec::SmallVec;
-use tollgate_core::{Align, BucketParts, Mode, Nanos, Rule, RuleParts, WaitParts};
+use tollgate_core::{AlgorithmKind, Align, BucketParts, Mode, Nanos, Rule, RuleParts, WaitParts};
 
 /// No number and no span may be larger: the time and a span must fit what doubles hold exactly.
 pub(crate) const MOST: u64 = 1 << 52;
@@ -67,16 +68,15 @@ impl Schedule {
     }
 }
 
-/// The letter of an algorithm in keys: states of one are not those of another.
-pub(crate) const fn letter(rule: &Rule) -> u8 {
-    match rule {
-        Rule::TokenBucket(_) | Rule::TokenBucketMaxWait(_) => b't',
-        Rule::LeakyBucket(_) | Rule::LeakyBucketMaxWait(_) => b'l',
-        Rule::FixedWindow(_) => b'f',
-        Rule::SlidingLog(_) => b'w',
-        Rule::SlidingCounter(_) => b's',
-        Rule::BurstCredits(_) => b'd',
-        _ => b'p',
+/// The letter under which plan.lua finds the file of an algorithm. Both buckets have one file, bucket.lua.
+pub(crate) const fn script_letter(kind: AlgorithmKind) -> u8 {
+    match kind {
+        AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => b'b',
+        AlgorithmKind::FixedWindow
+        | AlgorithmKind::SlidingLog
+        | AlgorithmKind::SlidingCounter
+        | AlgorithmKind::BurstCredits
+        | AlgorithmKind::Concurrency => kind.letter(),
     }
 }
 
@@ -105,45 +105,42 @@ fn schedules(parts: &RuleParts) -> impl Iterator<Item = BucketParts> {
     let [first, second] = match *parts {
         RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. } => [Some(bucket), None],
         RuleParts::BurstCredits { base, peak } => [Some(base), Some(peak)],
-        _ => [None, None],
+        RuleParts::FixedWindow { .. }
+        | RuleParts::SlidingLog { .. }
+        | RuleParts::SlidingCounter { .. }
+        | RuleParts::Concurrency { .. } => [None, None],
     };
     first.into_iter().chain(second)
 }
 
 fn write_full(tag: &mut Tag, parts: &RuleParts) {
+    tag.push(parts.kind().letter());
     match parts {
-        RuleParts::TokenBucket { bucket, waits, .. } => {
-            tag.push(b't');
-            write_bucket(tag, bucket);
-            write_waits(tag, waits.as_ref());
-        }
-        RuleParts::LeakyBucket { bucket, waits } => {
-            tag.push(b'l');
+        RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
             write_bucket(tag, bucket);
             write_waits(tag, waits.as_ref());
         }
         RuleParts::BurstCredits { base, peak } => {
-            tag.push(b'd');
             write_bucket(tag, base);
             tag.push(b',');
             write_bucket(tag, peak);
         }
         RuleParts::FixedWindow { window, align, .. } => {
-            write_number(tag, b'f', window.get());
+            write_digits(tag, window.get());
             tag.push(if *align == Align::Epoch { b'e' } else { b'f' });
         }
-        RuleParts::SlidingLog { window, .. } => write_number(tag, b'w', window.get()),
+        RuleParts::SlidingLog { window, .. } => write_digits(tag, window.get()),
         RuleParts::SlidingCounter { window, buckets, mode, .. } => {
-            write_number(tag, b's', window.get());
+            write_digits(tag, window.get());
             write_number(tag, b'/', (*buckets).into());
             tag.extend_from_slice(mode_letter(*mode).as_bytes());
         }
-        RuleParts::Concurrency { .. } => tag.push(b'p'),
+        RuleParts::Concurrency { .. } => {}
     }
 }
 
 fn write_bucket(tag: &mut Tag, bucket: &BucketParts) {
-    tag.extend_from_slice(itoa::Buffer::new().format(bucket.interval).as_bytes());
+    write_digits(tag, bucket.interval);
     write_number(tag, b'/', bucket.per_nano);
     write_number(tag, b'x', bucket.capacity);
 }
@@ -157,6 +154,10 @@ fn write_waits(tag: &mut Tag, waits: Option<&WaitParts>) {
 
 fn write_number(tag: &mut Tag, before: u8, number: u64) {
     tag.push(before);
+    write_digits(tag, number);
+}
+
+fn write_digits(tag: &mut Tag, number: u64) {
     tag.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
@@ -173,7 +174,13 @@ pub(crate) fn lingers(parts: &RuleParts) -> u64 {
         | RuleParts::LeakyBucket { bucket, waits: None } => {
             Schedule::new(*bucket).tolerance().whole.clamp(1, LONGEST)
         }
-        _ => 0,
+        RuleParts::TokenBucket { waits: Some(_), .. }
+        | RuleParts::LeakyBucket { waits: Some(_), .. }
+        | RuleParts::FixedWindow { .. }
+        | RuleParts::SlidingLog { .. }
+        | RuleParts::SlidingCounter { .. }
+        | RuleParts::BurstCredits { .. }
+        | RuleParts::Concurrency { .. } => 0,
     }
 }
 
@@ -196,7 +203,10 @@ pub(crate) fn rules_of(tag: &str, now: &RuleParts) -> Option<(Rule, Rule)> {
             set(base, of_base)?;
             set(peak, of_peak)?;
         }
-        _ => return None,
+        RuleParts::FixedWindow { .. }
+        | RuleParts::SlidingLog { .. }
+        | RuleParts::SlidingCounter { .. }
+        | RuleParts::Concurrency { .. } => return None,
     }
     Some((full, Rule::from_parts(&parts).ok()?))
 }
@@ -220,26 +230,26 @@ fn full_parts_of(tag: &str, now: &RuleParts) -> Option<RuleParts> {
             WaitParts { max_wait: Nanos::new(number(max_wait)?), max_waiting: max_waiting.parse().ok()? };
         Some((bucket(schedule)?, Some(waits)))
     };
-    let rest = tag.get(1..)?;
-    Some(match (tag.as_bytes().first()?, *now) {
-        (b't', RuleParts::TokenBucket { keeps_arrival_time, .. }) => {
+    let rest = tag.strip_prefix(char::from(now.kind().letter()))?;
+    Some(match *now {
+        RuleParts::TokenBucket { keeps_arrival_time, .. } => {
             let (bucket, waits) = waiting(rest)?;
             RuleParts::TokenBucket { bucket, keeps_arrival_time, waits }
         }
-        (b'l', RuleParts::LeakyBucket { .. }) => {
+        RuleParts::LeakyBucket { .. } => {
             let (bucket, waits) = waiting(rest)?;
             RuleParts::LeakyBucket { bucket, waits }
         }
-        (b'd', RuleParts::BurstCredits { .. }) => {
+        RuleParts::BurstCredits { .. } => {
             let (base, peak) = rest.split_once(',')?;
             RuleParts::BurstCredits { base: bucket(base)?, peak: bucket(peak)? }
         }
-        (b'f', RuleParts::FixedWindow { limit, counts_denied, .. }) => {
+        RuleParts::FixedWindow { limit, counts_denied, .. } => {
             let (window, align) = rest.split_at_checked(rest.len().checked_sub(1)?)?;
             let align = if align == "e" { Align::Epoch } else { Align::First };
             RuleParts::FixedWindow { limit, window: Nanos::new(number(window)?), align, counts_denied }
         }
-        (b's', RuleParts::SlidingCounter { limit, .. }) => {
+        RuleParts::SlidingCounter { limit, .. } => {
             let (rest, mode) = rest.split_at_checked(rest.len().checked_sub(1)?)?;
             let mode = [Mode::Interpolate, Mode::Strict, Mode::Lenient]
                 .into_iter()
@@ -248,7 +258,8 @@ fn full_parts_of(tag: &str, now: &RuleParts) -> Option<RuleParts> {
             let (window, buckets) = (Nanos::new(number(window)?), buckets.parse().ok()?);
             RuleParts::SlidingCounter { limit, window, buckets, mode }
         }
-        _ => return None,
+        // sliding_log.lua converts a log by itself, and permits need no conversion.
+        RuleParts::SlidingLog { .. } | RuleParts::Concurrency { .. } => return None,
     })
 }
 

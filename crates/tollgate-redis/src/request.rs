@@ -1,4 +1,5 @@
 //! From what is asked to the script that decides it.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use smallvec::SmallVec;
 use tollgate_core::adaptive::Pace;
@@ -7,7 +8,7 @@ use tollgate_policy::{Ask, Does, Part};
 
 use crate::convert::Replaced;
 use crate::key::write_key;
-use crate::numbers::{MICRO, MOST, Schedule, Span, Tag, lingers, mode_letter, tag};
+use crate::numbers::{MICRO, MOST, Schedule, Span, Tag, lingers, mode_letter, script_letter, tag};
 
 /// What is sent with a call: texts, one after the other in one buffer.
 #[derive(Debug)]
@@ -94,11 +95,9 @@ impl Limit {
         let (full, rule) = (ask.rule, ask.rule.at_reduced_rate(ask.pace));
         let parts = rule.parts();
         let tag = tag(&full.parts(), &parts);
-        // Whoever cannot hold a place only looks whether there is one.
-        let does = match (ask.does, rule) {
-            (Does::Charge | Does::ChargeInFull, Rule::Concurrency(_)) => Does::Preview,
-            (does, _) => does,
-        };
+        // A caller that cannot hold a permit only looks whether there is one.
+        let only_looks = rule.kind().has_permits() && matches!(ask.does, Does::Charge | Does::ChargeInFull);
+        let does = if only_looks { Does::Preview } else { ask.does };
         let (pace, cost, part) = (ask.pace, ask.cost, ask.part);
         let (has_one_tier, is_blocked) = (ask.has_one_tier, ask.is_blocked);
         Self { rule, parts, full, tag, pace, cost, does, part, has_one_tier, is_blocked }
@@ -132,9 +131,9 @@ impl Limit {
     /// Whether one that was denied a moment ago can be denied again without a call, and one that was not has nothing to add:
     /// all must allow, nothing is given back, and nothing counts what is denied.
     pub(crate) fn can_be_denied_before(&self) -> bool {
-        let is_asked = match self.rule {
-            Rule::Concurrency(_) => self.does != Does::Refund,
-            _ => matches!(self.does, Does::Charge | Does::Hold),
+        let is_asked = match self.rule.kind().has_permits() {
+            true => self.does != Does::Refund,
+            false => matches!(self.does, Does::Charge | Does::Hold),
         };
         is_asked
             && self.part == Part::All
@@ -145,8 +144,7 @@ impl Limit {
 
     /// Whether what it says is remembered, in case it is a denial. A place may be given back at any time.
     pub(crate) fn is_remembered(&self) -> bool {
-        let is_charged =
-            matches!(self.does, Does::Charge | Does::Hold) && !matches!(self.rule, Rule::Concurrency(_));
+        let is_charged = matches!(self.does, Does::Charge | Does::Hold) && !self.rule.kind().has_permits();
         is_charged && self.part != Part::Alone && !self.rule.counts_denied() && self.cost > 0
     }
 
@@ -166,7 +164,10 @@ impl Limit {
         match self.rule {
             Rule::TokenBucket(_) | Rule::TokenBucketMaxWait(_) | Rule::BurstCredits(_) => fits,
             Rule::FixedWindow(_) | Rule::SlidingCounter(_) => true,
-            _ => false,
+            Rule::LeakyBucket(_)
+            | Rule::LeakyBucketMaxWait(_)
+            | Rule::SlidingLog(_)
+            | Rule::Concurrency(_) => false,
         }
     }
 
@@ -201,9 +202,10 @@ impl Limit {
             Part::OneOf => b'o',
             Part::Alone => b's',
         };
-        let mut head = |kind: u8, more: &[u8]| {
+        let script = script_letter(self.parts.kind());
+        let mut head = |more: &[u8]| {
             to.with(|bytes| {
-                bytes.extend_from_slice(&[kind, part, does]);
+                bytes.extend_from_slice(&[script, part, does]);
                 bytes.extend_from_slice(more);
             });
         };
@@ -218,15 +220,12 @@ impl Limit {
         match self.parts {
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
                 let schedule = Schedule::new(bucket);
-                head(
-                    b'b',
-                    match (waits.is_some(), self.has_one_tier) {
-                        (true, true) => b"wk",
-                        (true, false) => b"w",
-                        (false, true) => b"-k",
-                        (false, false) => b"",
-                    },
-                );
+                head(match (waits.is_some(), self.has_one_tier) {
+                    (true, true) => b"wk",
+                    (true, false) => b"w",
+                    (false, true) => b"-k",
+                    (false, false) => b"",
+                });
                 to.text(&self.tag);
                 let (cost, tolerance) = (schedule.span(spent), schedule.tolerance());
                 let Some(WaitParts { max_wait, max_waiting }) = waits else {
@@ -247,7 +246,7 @@ impl Limit {
                 to.number(max_waiting.into());
             }
             RuleParts::BurstCredits { base, peak } => {
-                head(b'd', if self.has_one_tier { b"k" } else { b"" });
+                head(if self.has_one_tier { b"k" } else { b"" });
                 to.text(&self.tag);
                 for schedule in [base, peak].map(Schedule::new) {
                     let cost = if in_full { self.cost.min(schedule.most_in_full()) } else { spent };
@@ -257,14 +256,14 @@ impl Limit {
             }
             RuleParts::FixedWindow { limit, window, align, counts_denied } => {
                 let begins = if align == Align::Epoch { b'e' } else { b'f' };
-                head(b'f', &[begins, if counts_denied { b'd' } else { b'-' }]);
+                head(&[begins, if counts_denied { b'd' } else { b'-' }]);
                 to.text(&self.tag);
                 to.number(self.limit_of(limit));
                 to.number(clipped);
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingLog { limit, window } => {
-                head(b'w', if self.has_one_tier { b"k" } else { b"-" });
+                head(if self.has_one_tier { b"k" } else { b"-" });
                 to.text(&self.tag);
                 to.number(self.limit_of(limit));
                 to.number(spent);
@@ -274,7 +273,7 @@ impl Limit {
                 }
             }
             RuleParts::SlidingCounter { limit, window, buckets, mode } => {
-                head(b's', mode_letter(mode).as_bytes());
+                head(mode_letter(mode).as_bytes());
                 to.text(&self.tag);
                 to.number(self.limit_of(limit));
                 to.number(clipped);
@@ -282,7 +281,7 @@ impl Limit {
                 to.number(buckets.into());
             }
             RuleParts::Concurrency { limit, lease } => {
-                head(b'p', b"");
+                head(b"");
                 to.number(limit);
                 to.number(spent);
                 to.number(lease.map_or(0, |lease| lease.get() / MICRO));

@@ -42,3 +42,19 @@ impl Scripts {
         [&self.buckets, &self.plan, &self.release, &self.forget, &self.nodes]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::AlgorithmKind;
+
+    use super::*;
+    use crate::numbers::script_letter;
+
+    #[test]
+    fn every_algorithm_has_a_script() {
+        for kind in AlgorithmKind::ALL {
+            let maker = format!("makers.{} = function()", char::from(script_letter(*kind)));
+            assert_eq!(PLAN.matches(&maker).count(), 1, "{kind}: `{maker}`");
+        }
+    }
+}

@@ -1,12 +1,14 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::{
-    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule, RuleParts,
-    SlidingCounter, SlidingLog, TokenBucket,
+    AlgorithmKind, Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule,
+    RuleParts, SlidingCounter, SlidingLog, TokenBucket,
 };
 
 #[test]
 fn every_rule_is_what_its_numbers_say() -> Result<(), crate::RuleError> {
+    let mut kinds = BTreeSet::new();
     let (minute, wait) = (Duration::from_secs(60), Duration::from_millis(1));
     for tokens in [1, 3, 5, 64, 65, 997, 1_000_003] {
         let rate = Rate::per_second(tokens)?;
@@ -29,8 +31,11 @@ fn every_rule_is_what_its_numbers_say() -> Result<(), crate::RuleError> {
         ];
         for rule in rules {
             assert_eq!(Rule::from_parts(&rule.parts()), Ok(rule));
+            assert_eq!(rule.parts().kind(), rule.kind());
+            kinds.insert(rule.kind());
         }
     }
+    assert!(AlgorithmKind::ALL.iter().eq(&kinds), "{kinds:?}");
     Ok(())
 }
 
