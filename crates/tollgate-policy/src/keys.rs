@@ -2,9 +2,12 @@
 //!
 //! One table for all who must know them: the reader, which refuses what does not stand here, the JSON schema and
 //! `docs/policy.md`.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
+
+use tollgate::AlgorithmKind;
 
 /// A key of a section.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) takes: Takes,
@@ -12,7 +15,7 @@ pub(crate) struct Key {
 }
 
 /// What may stand behind a key.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Takes {
     Text,
     /// A whole number, also as `10k`.
@@ -305,7 +308,55 @@ pub(crate) const COST: &[Key] = &[
     key("cost", Count, "What they cost. 0 is free."),
 ];
 
-pub(crate) const LIMIT: &[Key] = &[
+/// The keys of a limit, with one for each algorithm.
+pub(crate) const LIMIT: &[Key] = &limit_keys();
+
+const fn limit_keys()
+-> [Key; LIMIT_BEFORE_ALGORITHMS.len() + AlgorithmKind::ALL.len() + LIMIT_AFTER_ALGORITHMS.len()] {
+    let mut keys = [LIMIT_BEFORE_ALGORITHMS[0]; _];
+    let (before, algorithms) = (LIMIT_BEFORE_ALGORITHMS.len(), AlgorithmKind::ALL.len());
+    let mut place = 0;
+    while place < keys.len() {
+        keys[place] = if place < before {
+            LIMIT_BEFORE_ALGORITHMS[place]
+        } else if place < before + algorithms {
+            of_algorithm(AlgorithmKind::ALL[place - before])
+        } else {
+            LIMIT_AFTER_ALGORITHMS[place - before - algorithms]
+        };
+        place += 1;
+    }
+    keys
+}
+
+/// The key of a limit that chooses an algorithm.
+const fn of_algorithm(kind: AlgorithmKind) -> Key {
+    let text = match kind {
+        AlgorithmKind::TokenBucket => "A rate with bursts.",
+        AlgorithmKind::LeakyBucket => "A rate at an even pace: requests are held back.",
+        AlgorithmKind::FixedWindow => "A count per window.",
+        AlgorithmKind::SlidingLog => "A count in any span of the window, exactly.",
+        AlgorithmKind::SlidingCounter => "The same, nearly, for many keys.",
+        AlgorithmKind::BurstCredits => "A rate with bursts that are saved up.",
+        AlgorithmKind::Concurrency => "How many at once.",
+    };
+    key(kind.name(), Section(settings(kind)), text)
+}
+
+/// The keys in the map of an algorithm.
+pub(crate) const fn settings(kind: AlgorithmKind) -> &'static [Key] {
+    match kind {
+        AlgorithmKind::TokenBucket => BUCKET,
+        AlgorithmKind::LeakyBucket => QUEUE,
+        AlgorithmKind::FixedWindow => FIXED_WINDOW,
+        AlgorithmKind::SlidingLog => SLIDING_LOG,
+        AlgorithmKind::SlidingCounter => SLIDING_COUNTER,
+        AlgorithmKind::BurstCredits => BURST_CREDITS,
+        AlgorithmKind::Concurrency => CONCURRENCY,
+    }
+}
+
+const LIMIT_BEFORE_ALGORITHMS: &[Key] = &[
     key("name", Text, "Its name, in answers and headers."),
     key(
         "match",
@@ -323,13 +374,9 @@ pub(crate) const LIMIT: &[Key] = &[
         "Instead of `match` and `key`: the Envoy descriptor it applies to, found as envoyproxy/ratelimit does. Without an algorithm, the descriptor is known and nobody counts it.",
     ),
     key("unlimited", Flag, "Of a descriptor without an algorithm: tells Envoy that there is no end of it."),
-    key("token_bucket", Section(BUCKET), "A rate with bursts."),
-    key("leaky_bucket", Section(QUEUE), "A rate at an even pace: requests are held back."),
-    key("fixed_window", Section(FIXED_WINDOW), "A count per window."),
-    key("sliding_log", Section(SLIDING_LOG), "A count in any span of the window, exactly."),
-    key("sliding_counter", Section(SLIDING_COUNTER), "The same, nearly, for many keys."),
-    key("burst_credits", Section(BURST_CREDITS), "A rate with bursts that are saved up."),
-    key("concurrency", Section(CONCURRENCY), "How many at once."),
+];
+
+const LIMIT_AFTER_ALGORITHMS: &[Key] = &[
     key(
         "tiers",
         Named(&Section(NUMBERS)),
@@ -394,15 +441,15 @@ pub(crate) const ENVOY: &[Key] = &[
     key("response_headers", Flag, "Whether Envoy is given headers for the client: true unless told."),
 ];
 
-pub(crate) const BUCKET: &[Key] = &[
+const BUCKET: &[Key] = &[
     key("rate", Rate, "How fast tokens come."),
     key("burst", Count, "How many it holds: the tokens of one period unless told, at least 1."),
 ];
 
-pub(crate) const QUEUE: &[Key] =
+const QUEUE: &[Key] =
     &[key("rate", PlainRate, "How fast requests leave."), key("queue", Count, "How many may be in it.")];
 
-pub(crate) const FIXED_WINDOW: &[Key] = &[
+const FIXED_WINDOW: &[Key] = &[
     key("limit", Count, "How many in each window. 0 denies every request."),
     key("window", Time, "How long it is."),
     key(
@@ -412,7 +459,7 @@ pub(crate) const FIXED_WINDOW: &[Key] = &[
     ),
 ];
 
-pub(crate) const SLIDING_LOG: &[Key] = &[
+const SLIDING_LOG: &[Key] = &[
     key("limit", Count, "How many in any span of the window. 0 denies every request."),
     key("window", Time, "How long it is."),
     key(
@@ -422,7 +469,7 @@ pub(crate) const SLIDING_LOG: &[Key] = &[
     ),
 ];
 
-pub(crate) const SLIDING_COUNTER: &[Key] = &[
+const SLIDING_COUNTER: &[Key] = &[
     key("limit", Count, "How many in any span of the window, about. 0 denies every request."),
     key("window", Time, "How long it is."),
     key("buckets", Count, "Into how many parts the window is cut: 1 unless told."),
@@ -433,14 +480,14 @@ pub(crate) const SLIDING_COUNTER: &[Key] = &[
     ),
 ];
 
-pub(crate) const BURST_CREDITS: &[Key] = &[
+const BURST_CREDITS: &[Key] = &[
     key("rate", PlainRate, "The rate in the long run."),
     key("peak", Either(&[Factor, PlainRate]), "The rate in bursts, or how many times the other it is."),
     key("burst_for", Time, "How long full credits hold the peak."),
     key("credits", Count, "How many credits can be saved up, instead of `burst_for`."),
 ];
 
-pub(crate) const CONCURRENCY: &[Key] = &[
+const CONCURRENCY: &[Key] = &[
     key(
         "limit",
         Count,

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::keys::{self, Key, Takes};
 use crate::quantity::{self, RateAndBurst};
 use crate::yaml::{Node, Value};
-use tollgate::RuleError;
+use tollgate::{AlgorithmKind, RuleError};
 
 /// What a file is read with.
 pub(crate) struct Reader<'a> {
@@ -364,7 +364,8 @@ impl<'n> Section<'n> {
 
 /// The planned key of this name that no version has yet, where a map has the keys of a limit.
 fn not_built(keys: &[Key], name: &str) -> Option<&'static (&'static str, &'static str)> {
-    let is_limit = keys.iter().any(|key| key.name == "token_bucket");
+    // Only the map of a limit has a key for each algorithm.
+    let is_limit = AlgorithmKind::ALL.iter().all(|kind| keys.iter().any(|key| key.name == kind.name()));
     keys::NOT_BUILT.iter().find(|(planned, _)| is_limit && *planned == name)
 }
 

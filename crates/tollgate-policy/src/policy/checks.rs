@@ -2,7 +2,7 @@
 
 use tollgate::Rule;
 
-use super::numbers::STRICT_COUNTER;
+use super::numbers::strict_counter;
 use super::{Limit, OnError, Policy, StoreSettings, Trust};
 use crate::engine::{MOST_LIMITS, USUAL_LIMITS};
 use crate::reader::{nearest, quoted};
@@ -143,9 +143,11 @@ impl Policy {
             let rules = std::iter::once(&limit.rule).chain(limit.tiers.values()).chain(own);
             if let Some(exact_up_to) = rules.filter_map(exact_up_to).next() {
                 warnings.push(format!(
-                    "limit `{}` uses {STRICT_COUNTER} in place of sliding_log where the limit is above `exact_up_to` \
+                    "limit `{}` uses {} in place of {} where the limit is above `exact_up_to` \
                      {exact_up_to}: {}. The counter acts as a window that is longer by 1/32",
                     limit.name,
+                    strict_counter(),
+                    limit.algorithm_name(),
                     large.join(", "),
                 ));
             }

@@ -1,16 +1,17 @@
 //! One limit: a named rule, the requests it applies to, and what it counts by.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-use tollgate::Rule;
+use tollgate::{AlgorithmKind, Rule};
 
 use super::descriptor::{Descriptor, Entry};
 use super::matching::Match;
-use super::numbers::{Algorithm, Holding, Numbers, STRICT_COUNTER};
+use super::numbers::{Algorithm, Holding, Numbers, strict_counter};
 use crate::fault::Fault;
-use crate::keys::{self, Key};
+use crate::keys;
 use crate::quantity::duration_text;
 use crate::reader::{Reader, Section, quoted};
 use crate::yaml::Node;
@@ -298,7 +299,7 @@ impl Limit {
             name == "tier" || has_any_key || asked.conditions().iter().any(|known| known.attribute == name)
         };
         let has_key = || self.key.iter().all(|part| part.0.iter().any(|name| has(name)));
-        !matches!(self.rule, Rule::Concurrency(_)) // for which Envoy could hold no permit
+        !self.rule.kind().has_permits() // Envoy could not release one
             && self.applies_to.conditions().iter().all(|condition| has(&condition.attribute))
             && !self.applies_to.excludes(&asked)
             && (self.when_missing != WhenMissing::Skip || has_key())
@@ -355,7 +356,7 @@ impl Limit {
     /// The algorithm that decides by one of this limit's rules, named as in the file: that of the limit, of a tier or of a
     /// tenant. It is not [`algorithm_name`](Self::algorithm_name) where a `sliding_log` is above `exact_up_to`.
     pub const fn algorithm_in_use(&self, rule: &Rule) -> &'static str {
-        if self.template.algorithm.is_replaced(rule) { "sliding_counter" } else { self.algorithm_name() }
+        if self.template.algorithm.is_replaced(rule) { rule.kind().name() } else { self.algorithm_name() }
     }
 
     /// Which algorithm decides by a rule of this limit in place of the one in the file, and why. None where that one does. Pass
@@ -364,23 +365,21 @@ impl Limit {
         let exact_up_to = self.exact_up_to_of(rule)?;
         let limit = rule.capacity();
         Some(format!(
-            "{STRICT_COUNTER} in place of sliding_log: limit {limit} is above exact_up_to {exact_up_to}"
+            "{} in place of {}: limit {limit} is above exact_up_to {exact_up_to}",
+            strict_counter(),
+            self.algorithm_name()
         ))
     }
 
     /// The bound of the log that a rule of this limit is above.
     pub(super) fn exact_up_to_of(&self, rule: &Rule) -> Option<u64> {
-        match self.template.algorithm {
-            Algorithm::SlidingLog { exact_up_to } if self.template.algorithm.is_replaced(rule) => {
-                Some(exact_up_to)
-            }
-            _ => None,
-        }
+        let Algorithm::SlidingLog { exact_up_to } = self.template.algorithm else { return None };
+        self.template.algorithm.is_replaced(rule).then_some(exact_up_to)
     }
 
     /// Whether the section of a limit has an algorithm.
     pub(super) fn has_algorithm(section: &Section<'_>) -> bool {
-        Algorithm::ALL.iter().any(|(name, _)| section.get(name).is_some())
+        AlgorithmKind::ALL.iter().any(|kind| section.get(kind.name()).is_some())
     }
 
     /// An Envoy descriptor is both what a limit applies to and what it counts by.
@@ -435,16 +434,16 @@ impl RuleTemplate {
     /// The one algorithm that a limit has, and the rule that its numbers make. None without an algorithm.
     fn read(reader: &Reader<'_>, section: &Section<'_>) -> Option<(Self, Option<Rule>)> {
         let mut written =
-            Algorithm::ALL.iter().filter_map(|(name, keys)| Some((*name, *keys, section.get(name)?)));
-        let Some((name, keys, node)) = written.next() else {
+            AlgorithmKind::ALL.iter().filter_map(|kind| Some((*kind, section.get(kind.name())?)));
+        let Some((kind, node)) = written.next() else {
             Self::read_without_algorithm(reader, section);
             return None;
         };
-        let (algorithm, numbers, own) = Self::algorithm(reader, name, keys, node);
-        for (second, keys, node) in written {
-            let message = format!("a limit with two algorithms, `{name}` and `{second}`");
+        let (algorithm, numbers, own) = Self::algorithm(reader, kind, node);
+        for (second, node) in written {
+            let message = format!("a limit with two algorithms, `{kind}` and `{second}`");
             reader.fault(Fault::new(node.span.clone(), message).help("make it two limits: both must allow"));
-            Self::algorithm(reader, second, keys, node);
+            Self::algorithm(reader, second, node);
         }
         let algorithm = Self::count_denied(reader, section, algorithm);
         let holding = Self::holding(reader, section, algorithm);
@@ -456,19 +455,19 @@ impl RuleTemplate {
     /// An algorithm with its numbers, and the map that has them.
     fn algorithm<'n>(
         reader: &Reader<'_>,
-        name: &str,
-        keys: &'static [Key],
+        kind: AlgorithmKind,
         node: &'n Node,
     ) -> (Algorithm, Numbers, Section<'n>) {
+        let keys = keys::settings(kind);
         match reader.section(node, keys) {
             Some(own) => {
-                let algorithm = Algorithm::read(reader, name, &own);
+                let algorithm = Algorithm::read(reader, kind, &own);
                 Numbers::require_all(reader, algorithm, &own);
                 (algorithm, Numbers::read(reader, Some(algorithm), &own), own)
             }
             None => {
                 let own = Section::empty(node.span.clone(), keys);
-                (Algorithm::read(reader, name, &own), Numbers::default(), own)
+                (Algorithm::read(reader, kind, &own), Numbers::default(), own)
             }
         }
     }
@@ -476,7 +475,7 @@ impl RuleTemplate {
     fn read_without_algorithm(reader: &Reader<'_>, section: &Section<'_>) {
         if keys::NOT_BUILT.iter().all(|(name, _)| section.get(name).is_none()) {
             let fault = Fault::new(section.span.clone(), "a limit without an algorithm");
-            let all = quoted(Algorithm::ALL.iter().map(|(name, _)| *name));
+            let all = quoted(AlgorithmKind::ALL.iter().map(|kind| kind.name()));
             reader.fault(fault.help(format!("give it one of {all}")));
         }
         section.get("count_denied").map(|node| reader.flag(node));
@@ -520,27 +519,33 @@ impl RuleTemplate {
 
     fn count_denied(reader: &Reader<'_>, section: &Section<'_>, algorithm: Algorithm) -> Algorithm {
         let Some(node) = section.get("count_denied") else { return algorithm };
-        match (algorithm, reader.flag(node).unwrap_or(false)) {
-            (Algorithm::FixedWindow { align, .. }, counts_denied) => {
-                Algorithm::FixedWindow { align, counts_denied }
-            }
-            (_, true) => {
-                let message = format!("a {} cannot count denied requests", algorithm.name());
-                reader.fault(Fault::new(node.span.clone(), message).help("only fixed_window can"));
+        let counts_denied = reader.flag(node).unwrap_or(false);
+        match algorithm {
+            Algorithm::FixedWindow { align, .. } => Algorithm::FixedWindow { align, counts_denied },
+            Algorithm::TokenBucket
+            | Algorithm::LeakyBucket
+            | Algorithm::SlidingLog { .. }
+            | Algorithm::SlidingCounter { .. }
+            | Algorithm::BurstCredits
+            | Algorithm::Concurrency => {
+                if counts_denied {
+                    let message = format!("a {} cannot count denied requests", algorithm.name());
+                    let help = format!("only {} can", AlgorithmKind::FixedWindow);
+                    reader.fault(Fault::new(node.span.clone(), message).help(help));
+                }
                 algorithm
             }
-            (_, false) => algorithm,
         }
     }
 
     fn holding(reader: &Reader<'_>, section: &Section<'_>, algorithm: Algorithm) -> Option<Holding> {
         let waits = ["max_wait", "max_waiting"].map(|key| section.get(key));
-        if !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {
+        if !Algorithm::can_delay(algorithm.kind()) {
+            let can = AlgorithmKind::ALL.iter().filter(|kind| Algorithm::can_delay(**kind));
+            let can = can.map(|kind| kind.name()).collect::<Vec<_>>().join(" and ");
             for node in waits.into_iter().flatten() {
                 let message = format!("a {} cannot hold requests back", algorithm.name());
-                reader.fault(
-                    Fault::new(node.span.clone(), message).help("only token_bucket and leaky_bucket can"),
-                );
+                reader.fault(Fault::new(node.span.clone(), message).help(format!("only {can} can")));
             }
             return None;
         }

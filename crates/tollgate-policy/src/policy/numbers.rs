@@ -1,11 +1,12 @@
 //! The numbers of a limit, of its tiers and of single tenants, and the rule they make.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use std::ops::Range;
 use std::time::Duration;
 
 use tollgate::{
-    Align, BucketParts, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Rate,
-    Rule, RuleError, RuleParts, SlidingCounter, SlidingLog, TokenBucket, WaitParts,
+    AlgorithmKind, Align, BucketParts, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode,
+    Nanos, Rate, Rule, RuleError, RuleParts, SlidingCounter, SlidingLog, TokenBucket, WaitParts,
 };
 
 use crate::fault::Fault;
@@ -61,53 +62,60 @@ const EXACT_UP_TO: u64 = 10_000;
 /// The parts of the strict counter that stands in for a log: it acts as a window longer by a thirty-second.
 const STRICT_BUCKETS: u32 = 32;
 
-/// The counter that stands in for a log, in words.
-pub(super) const STRICT_COUNTER: &str = "sliding_counter (strict, 32 buckets)";
+/// The counter that stands in for a log, as messages name it.
+pub(super) fn strict_counter() -> String {
+    format!("{} (strict, {STRICT_BUCKETS} buckets)", AlgorithmKind::SlidingCounter)
+}
 
 impl Algorithm {
-    /// Every name an algorithm has in the file, with its keys.
-    pub(crate) const ALL: &[(&str, &[Key])] = &[
-        ("token_bucket", keys::BUCKET),
-        ("leaky_bucket", keys::QUEUE),
-        ("fixed_window", keys::FIXED_WINDOW),
-        ("sliding_log", keys::SLIDING_LOG),
-        ("sliding_counter", keys::SLIDING_COUNTER),
-        ("burst_credits", keys::BURST_CREDITS),
-        ("concurrency", keys::CONCURRENCY),
-    ];
-
-    /// Reads the map of the algorithm of this name. A setting that cannot be read is reported and has its default here.
-    pub(crate) fn read(reader: &Reader<'_>, name: &str, section: &Section<'_>) -> Self {
+    /// Reads the map of an algorithm. A setting that cannot be read is reported and has its default here.
+    pub(crate) fn read(reader: &Reader<'_>, kind: AlgorithmKind, section: &Section<'_>) -> Self {
         let count = |key: &str, default: u64| {
             section.get(key).and_then(|node| reader.positive(node, &format!("`{key}`"))).unwrap_or(default)
         };
-        match name {
-            "token_bucket" => Self::TokenBucket,
-            "leaky_bucket" => Self::LeakyBucket,
-            "fixed_window" => {
+        match kind {
+            AlgorithmKind::TokenBucket => Self::TokenBucket,
+            AlgorithmKind::LeakyBucket => Self::LeakyBucket,
+            AlgorithmKind::FixedWindow => {
                 let align = section.word(reader, "align").unwrap_or(0);
                 Self::FixedWindow { align: [Align::Epoch, Align::First][align], counts_denied: false }
             }
-            "sliding_log" => Self::SlidingLog { exact_up_to: count("exact_up_to", EXACT_UP_TO) },
-            "sliding_counter" => {
+            AlgorithmKind::SlidingLog => Self::SlidingLog { exact_up_to: count("exact_up_to", EXACT_UP_TO) },
+            AlgorithmKind::SlidingCounter => {
                 let mode = section.word(reader, "mode").unwrap_or(0);
                 let buckets = u32::try_from(count("buckets", 1)).unwrap_or(u32::MAX);
                 Self::SlidingCounter { buckets, mode: [Mode::Interpolate, Mode::Strict, Mode::Lenient][mode] }
             }
-            "burst_credits" => Self::BurstCredits,
-            _ => Self::Concurrency,
+            AlgorithmKind::BurstCredits => Self::BurstCredits,
+            AlgorithmKind::Concurrency => Self::Concurrency,
+        }
+    }
+
+    pub(crate) const fn kind(self) -> AlgorithmKind {
+        match self {
+            Self::TokenBucket => AlgorithmKind::TokenBucket,
+            Self::LeakyBucket => AlgorithmKind::LeakyBucket,
+            Self::FixedWindow { .. } => AlgorithmKind::FixedWindow,
+            Self::SlidingLog { .. } => AlgorithmKind::SlidingLog,
+            Self::SlidingCounter { .. } => AlgorithmKind::SlidingCounter,
+            Self::BurstCredits => AlgorithmKind::BurstCredits,
+            Self::Concurrency => AlgorithmKind::Concurrency,
         }
     }
 
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::TokenBucket => "token_bucket",
-            Self::LeakyBucket => "leaky_bucket",
-            Self::FixedWindow { .. } => "fixed_window",
-            Self::SlidingLog { .. } => "sliding_log",
-            Self::SlidingCounter { .. } => "sliding_counter",
-            Self::BurstCredits => "burst_credits",
-            Self::Concurrency => "concurrency",
+        self.kind().name()
+    }
+
+    /// Whether an algorithm can delay requests: whether a limit may have a `max_wait`.
+    pub(super) const fn can_delay(kind: AlgorithmKind) -> bool {
+        match kind {
+            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => true,
+            AlgorithmKind::FixedWindow
+            | AlgorithmKind::SlidingLog
+            | AlgorithmKind::SlidingCounter
+            | AlgorithmKind::BurstCredits
+            | AlgorithmKind::Concurrency => false,
         }
     }
 
@@ -118,7 +126,7 @@ impl Algorithm {
 
     /// The numbers it has, which may differ between tiers.
     fn numbers(self) -> Vec<&'static str> {
-        let own = Self::ALL.iter().filter(|(name, _)| *name == self.name()).flat_map(|(_, keys)| keys.iter());
+        let own = keys::settings(self.kind()).iter();
         own.map(|key| key.name).filter(|name| keys::NUMBERS.iter().any(|key| key.name == *name)).collect()
     }
 
@@ -335,19 +343,29 @@ impl Numbers {
         };
         let fault = |message: String| Fault::new(node.span.clone(), message);
         match algorithm {
-            Some(Algorithm::LeakyBucket) => reader.fault(
-                fault("a leaky_bucket has no burst".to_owned())
+            Some(algorithm @ Algorithm::LeakyBucket) => reader.fault(
+                fault(format!("a {} has no burst", algorithm.name()))
                     .help("write the rate alone; `queue` bounds how many requests may wait"),
             ),
-            Some(Algorithm::BurstCredits) => reader.fault(
-                fault("burst_credits has no burst".to_owned())
+            Some(algorithm @ Algorithm::BurstCredits) => reader.fault(
+                fault(format!("{} has no burst", algorithm.name()))
                     .help("write the rate alone; `burst_for` or `credits` bounds a burst"),
             ),
-            _ if section.get("burst").is_some() => reader.fault(
-                fault("two bursts, one in `rate` and one in `burst`".to_owned())
-                    .help(format!("write the rate without ` burst {in_rate}`, or leave `burst` out")),
-            ),
-            _ => {}
+            None
+            | Some(
+                Algorithm::TokenBucket
+                | Algorithm::FixedWindow { .. }
+                | Algorithm::SlidingLog { .. }
+                | Algorithm::SlidingCounter { .. }
+                | Algorithm::Concurrency,
+            ) => {
+                if section.get("burst").is_some() {
+                    reader
+                        .fault(fault("two bursts, one in `rate` and one in `burst`".to_owned()).help(
+                            format!("write the rate without ` burst {in_rate}`, or leave `burst` out"),
+                        ));
+                }
+            }
         }
     }
 

@@ -1,12 +1,14 @@
 //! Rules that come with a call.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use std::collections::HashMap;
 
-use tollgate::Rule;
+use tollgate::{AlgorithmKind, Rule};
 
 use super::limit::RuleTemplate;
 use super::numbers::{Algorithm, Numbers};
 use crate::fault::Fault;
+use crate::keys;
 use crate::reader::{Reader, Section, quoted};
 use crate::yaml;
 
@@ -16,20 +18,20 @@ use crate::yaml;
 ///
 /// What is wrong, and what would be right.
 pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str, Rule), String> {
-    let Some((name, keys)) = Algorithm::ALL.iter().find(|(name, _)| *name == algorithm) else {
-        let all = quoted(Algorithm::ALL.iter().map(|(name, _)| *name));
+    let Some(kind) = AlgorithmKind::from_name(algorithm) else {
+        let all = quoted(AlgorithmKind::ALL.iter().map(|kind| kind.name()));
         return Err(format!("unknown algorithm `{algorithm}`: it is one of {all}"));
     };
     // What a caller sends names nothing of ours.
     let as_it_is = |name: &str| Some(format!("${{{name}}}"));
     let reader = Reader::new(&as_it_is);
     let made = yaml::parse(numbers).map_err(|fault| reader.fault(fault)).ok().and_then(|node| {
-        let section = reader.section(&node, keys)?;
+        let section = reader.section(&node, keys::settings(kind))?;
         if let Some(node) = section.get("exact_up_to") {
             let fault = Fault::new(node.span.clone(), "`exact_up_to` cannot be sent");
             reader.fault(fault.help("how much memory a key may take is the policy file's to say"));
         }
-        let algorithm = Algorithm::read(&reader, name, &section);
+        let algorithm = Algorithm::read(&reader, kind, &section);
         Numbers::require_all(&reader, algorithm, &section);
         let numbers = Numbers::read(&reader, Some(algorithm), &section);
         if let Some(node) = section.get("limit").filter(|_| numbers.is_blocked()) {
@@ -41,10 +43,10 @@ pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str,
         template.rule(&reader, &template.numbers, None, &section)
     });
     match (made, reader.into_faults().first()) {
-        (Some(rule), None) => Ok((name, rule)),
-        (_, Some(Fault { message, help: Some(help), .. })) => Err(format!("`{name}`: {message}: {help}")),
-        (_, Some(fault)) => Err(format!("`{name}`: {}", fault.message)),
-        (None, None) => Err(format!("`{name}`: no numbers")),
+        (Some(rule), None) => Ok((kind.name(), rule)),
+        (_, Some(Fault { message, help: Some(help), .. })) => Err(format!("`{kind}`: {message}: {help}")),
+        (_, Some(fault)) => Err(format!("`{kind}`: {}", fault.message)),
+        (None, None) => Err(format!("`{kind}`: no numbers")),
     }
 }
 
@@ -63,10 +65,17 @@ fn refuse_large_states(reader: &Reader<'_>, algorithm: Algorithm, numbers: &Numb
         Algorithm::SlidingLog { .. } if numbers.limit > Some(MOST_SENT_LOG) => (
             format!("a limit of {}", numbers.limit.unwrap_or_default()),
             format!(
-                "a log sent with a call has at most {MOST_SENT_LOG} entries; use `sliding_counter` above that"
+                "a log sent with a call has at most {MOST_SENT_LOG} entries; use `{}` above that",
+                AlgorithmKind::SlidingCounter
             ),
         ),
-        _ => return,
+        Algorithm::SlidingCounter { .. } | Algorithm::SlidingLog { .. } => return,
+        // The state of a key has the same size for any numbers, or grows with the permits that are held.
+        Algorithm::TokenBucket
+        | Algorithm::LeakyBucket
+        | Algorithm::FixedWindow { .. }
+        | Algorithm::BurstCredits
+        | Algorithm::Concurrency => return,
     };
     reader.fault(Fault::new(section.span.clone(), message).help(help));
 }
