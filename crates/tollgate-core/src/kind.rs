@@ -39,6 +39,7 @@ macro_rules! algorithms {
             ///
             /// assert_eq!(AlgorithmKind::SlidingLog.name(), "sliding_log");
             /// ```
+            #[inline]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
@@ -52,6 +53,7 @@ macro_rules! algorithms {
             ///
             /// assert_eq!(AlgorithmKind::SlidingLog.letter(), b'w');
             /// ```
+            #[inline]
             pub const fn letter(self) -> u8 {
                 match self {
                     $(Self::$kind => $letter,)+
@@ -66,6 +68,7 @@ macro_rules! algorithms {
             /// assert_eq!(AlgorithmKind::from_name("sliding_log"), Some(AlgorithmKind::SlidingLog));
             /// assert_eq!(AlgorithmKind::from_name("Sliding Log"), None);
             /// ```
+            #[inline]
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$kind),)+
@@ -102,6 +105,7 @@ impl AlgorithmKind {
     /// assert!(AlgorithmKind::Concurrency.has_permits());
     /// assert!(!AlgorithmKind::TokenBucket.has_permits());
     /// ```
+    #[inline]
     pub const fn has_permits(self) -> bool {
         match self {
             Self::Concurrency => true,
@@ -123,6 +127,7 @@ impl fmt::Display for AlgorithmKind {
 
 impl Rule {
     /// The algorithm of the rule. [`AlgorithmKind`] has an example.
+    #[inline]
     pub const fn kind(&self) -> AlgorithmKind {
         match self {
             Self::TokenBucket(_) | Self::TokenBucketMaxWait(_) => AlgorithmKind::TokenBucket,
@@ -146,6 +151,7 @@ impl RuleParts {
     /// assert_eq!(rule.parts().kind(), AlgorithmKind::Concurrency);
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
+    #[inline]
     pub const fn kind(&self) -> AlgorithmKind {
         match self {
             Self::TokenBucket { .. } => AlgorithmKind::TokenBucket,

@@ -3,6 +3,7 @@ use std::path::Path;
 
 use axum::http::Method;
 use serde_json::Value;
+use tollgate::AlgorithmKind;
 use tollgate_policy::Policy;
 use tower_service::Service as _;
 
@@ -49,6 +50,24 @@ async fn an_endpoint_takes_the_methods_that_are_described_and_no_others() {
             let is_described = methods.get(method.to_ascii_lowercase()).is_some();
             assert_eq!(is_taken, is_described, "{method} {path}: {status}");
         }
+    }
+}
+
+#[test]
+fn every_algorithm_is_described_with_the_keys_of_the_policy_file() {
+    let names = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
+    let in_policy = &schema["properties"]["limits"]["items"]["properties"];
+    let described = described();
+    let throttle = &described["components"]["schemas"]["Throttle"];
+    let algorithms: Vec<&str> = AlgorithmKind::ALL.iter().map(|kind| kind.name()).collect();
+    assert_eq!(names(&throttle["properties"]), [&["key", "cost"], &algorithms[..]].concat());
+    let one_of = throttle["oneOf"].as_array().unwrap().iter().map(|one| one["required"][0].as_str().unwrap());
+    assert_eq!(one_of.collect::<Vec<_>>(), algorithms);
+    for name in algorithms {
+        let (described, in_policy) = (&throttle["properties"][name], &in_policy[name]);
+        assert_eq!(names(&described["properties"]), names(&in_policy["properties"]), "{name}");
+        assert_eq!(described["additionalProperties"], false, "{name}");
     }
 }
 
