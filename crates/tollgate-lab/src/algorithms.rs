@@ -1,17 +1,17 @@
 //! The algorithms that stand side by side, each with the states of all clients. They are those of production: here are only places
 //! to keep states in, and sums.
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Align, FixedWindow, LeakyBucket, Mode, Nanos, Outcome, Rate, RuleError, SlidingCounter,
-    SlidingLog, Timestamp, TokenBucket,
+    Algorithm, AlgorithmKind, Align, FixedWindow, LeakyBucket, Mode, Nanos, Outcome, Rate, RuleError,
+    SlidingCounter, SlidingLog, Timestamp, TokenBucket,
 };
 
 /// An algorithm, by its name in policy files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Name {
     /// `limit / window` tokens a second, of which `limit` can be saved up.
     TokenBucket,
@@ -28,18 +28,50 @@ pub enum Name {
 }
 
 impl Name {
-    /// Those that a replay compares, in the order they are told in.
-    pub const ALL: [Self; 5] =
-        [Self::TokenBucket, Self::LeakyBucket, Self::FixedWindow, Self::SlidingLog, Self::SlidingCounter];
+    /// The algorithms that a replay compares, in the order of [`AlgorithmKind::ALL`].
+    pub const ALL: [Self; Self::COMPARED] = {
+        let mut all = [Self::TokenBucket; Self::COMPARED];
+        let (mut kind, mut place) = (0, 0);
+        while kind < AlgorithmKind::ALL.len() {
+            if let Some(name) = Self::of_kind(AlgorithmKind::ALL[kind]) {
+                all[place] = name;
+                place += 1;
+            }
+            kind += 1;
+        }
+        all
+    };
 
-    /// The algorithm as policy files call it.
+    const COMPARED: usize = {
+        let (mut kind, mut compared) = (0, 0);
+        while kind < AlgorithmKind::ALL.len() {
+            compared += Self::of_kind(AlgorithmKind::ALL[kind]).is_some() as usize;
+            kind += 1;
+        }
+        compared
+    };
+
+    /// The algorithm with a limit and a window as its only numbers, as a replay compares it. None where they are not enough:
+    /// burst credits need a peak, and permits depend on how long requests take.
+    pub const fn of_kind(kind: AlgorithmKind) -> Option<Self> {
+        match kind {
+            AlgorithmKind::TokenBucket => Some(Self::TokenBucket),
+            AlgorithmKind::LeakyBucket => Some(Self::LeakyBucket),
+            AlgorithmKind::FixedWindow => Some(Self::FixedWindow),
+            AlgorithmKind::SlidingLog => Some(Self::SlidingLog),
+            AlgorithmKind::SlidingCounter => Some(Self::SlidingCounter),
+            AlgorithmKind::BurstCredits | AlgorithmKind::Concurrency => None,
+        }
+    }
+
+    /// The algorithm as policy files call it. The strict counter has a name of its own.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::TokenBucket => "token_bucket",
-            Self::LeakyBucket => "leaky_bucket",
-            Self::FixedWindow => "fixed_window",
-            Self::SlidingLog => "sliding_log",
-            Self::SlidingCounter => "sliding_counter",
+            Self::TokenBucket => AlgorithmKind::TokenBucket.name(),
+            Self::LeakyBucket => AlgorithmKind::LeakyBucket.name(),
+            Self::FixedWindow => AlgorithmKind::FixedWindow.name(),
+            Self::SlidingLog => AlgorithmKind::SlidingLog.name(),
+            Self::SlidingCounter => AlgorithmKind::SlidingCounter.name(),
             Self::StrictCounter => "sliding_counter_strict",
         }
     }

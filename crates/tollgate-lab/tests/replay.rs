@@ -141,7 +141,8 @@ fn oracle(name: Name, limit: u64, window: u64) -> Box<dyn Oracle> {
         Name::LeakyBucket => Box::new(LeakyQueue::new(limit, window, limit)),
         Name::FixedWindow => Box::new(FixedWindow::aligned(limit, window)),
         Name::SlidingLog => Box::new(SlidingLog::new(limit, window)),
-        _ => Box::new(SlidingCounter::new(limit, window, 1, CounterMode::Interpolate)),
+        Name::SlidingCounter => Box::new(SlidingCounter::new(limit, window, 1, CounterMode::Interpolate)),
+        Name::StrictCounter => Box::new(SlidingCounter::new(limit, window, 32, CounterMode::Strict)),
     }
 }
 
