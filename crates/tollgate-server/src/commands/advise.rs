@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tollgate::AlgorithmKind;
 use tollgate_lab::{Advice, GroupAdvice, Grouping, Peaks, Suggestion, Wanted, advise};
 use tollgate_policy::quantity::{duration_text, rate_text};
 
@@ -74,8 +75,8 @@ fn is_even(advice: &GroupAdvice) -> bool {
     burst <= 2 && is_soon
 }
 
-fn algorithm(advice: &GroupAdvice) -> &'static str {
-    if is_even(advice) { "leaky_bucket" } else { "token_bucket" }
+fn algorithm(advice: &GroupAdvice) -> AlgorithmKind {
+    if is_even(advice) { AlgorithmKind::LeakyBucket } else { AlgorithmKind::TokenBucket }
 }
 
 /// Why this algorithm.
@@ -201,11 +202,8 @@ fn write_group(
     }
     let key = key.map_or_else(String::new, |key| Value::from(key).to_string());
     let _ = writeln!(text, "    key: [{key}]");
-    let _ = if is_even(group) {
-        writeln!(text, "    leaky_bucket: {{ rate: {}, queue: {burst} }}", rate_text(rate))
-    } else {
-        writeln!(text, "    token_bucket: {{ rate: {}, burst: {burst} }}", rate_text(rate))
-    };
+    let burst_key = if is_even(group) { "queue" } else { "burst" };
+    let _ = writeln!(text, "    {}: {{ rate: {}, {burst_key}: {burst} }}", algorithm(group), rate_text(rate));
 }
 
 /// A name that a limit may have, and no two the same.
@@ -254,7 +252,7 @@ fn results(advice: &Advice, untouched: f64) -> Value {
             "group": group.group, "requests": group.requests, "clients": group.clients,
             "seen": group.seen.iter().map(seen).collect::<Vec<_>>(),
             "tried": group.tried.iter().map(suggestion).collect::<Vec<_>>(),
-            "algorithm": algorithm(group), "reason": reason(group), "suggestion": suggestion(&group.best),
+            "algorithm": algorithm(group).name(), "reason": reason(group), "suggestion": suggestion(&group.best),
         })
     };
     json!({
