@@ -40,7 +40,7 @@ pub(crate) struct Numbers {
     rate: Option<RateAndBurst>,
     burst: Option<u64>,
     queue: Option<u64>,
-    pub(super) limit: Option<u64>,
+    limit: Option<u64>,
     window: Option<Duration>,
     peak: Option<Peak>,
     burst_for: Option<Duration>,
@@ -61,6 +61,12 @@ const EXACT_UP_TO: u64 = 10_000;
 
 /// The parts of the strict counter that stands in for a log: it acts as a window longer by a thirty-second.
 const STRICT_BUCKETS: u32 = 32;
+
+/// The parts of a sliding counter that a caller may choose. Each takes 8 bytes per key.
+const MOST_SENT_BUCKETS: u32 = 256;
+
+/// The limit of a sliding log that a caller may choose. Each entry takes 8 bytes per key.
+const MOST_SENT_LOG: u64 = 1000;
 
 /// The counter that stands in for a log, as messages name it.
 pub(super) fn strict_counter() -> String {
@@ -116,6 +122,42 @@ impl Algorithm {
             | AlgorithmKind::SlidingCounter
             | AlgorithmKind::BurstCredits
             | AlgorithmKind::Concurrency => false,
+        }
+    }
+
+    /// The algorithm with `count_denied` as given. None where it cannot count denied requests.
+    pub(super) fn counting_denied(self, counts_denied: bool) -> Option<Self> {
+        match self {
+            Self::FixedWindow { align, .. } => Some(Self::FixedWindow { align, counts_denied }),
+            Self::TokenBucket
+            | Self::LeakyBucket
+            | Self::SlidingLog { .. }
+            | Self::SlidingCounter { .. }
+            | Self::BurstCredits
+            | Self::Concurrency => (!counts_denied).then_some(self),
+        }
+    }
+
+    /// What is wrong with a rule that is sent with a call, and what would be right, where its states would take more than about
+    /// 8 KiB per key. Any caller can send rules, for any number of keys.
+    pub(super) fn too_large_to_send(self, numbers: &Numbers) -> Option<(String, String)> {
+        match self {
+            Self::SlidingCounter { buckets, .. } => (buckets > MOST_SENT_BUCKETS).then(|| {
+                let help = format!("a rule sent with a call has at most {MOST_SENT_BUCKETS}");
+                (format!("{buckets} buckets"), help)
+            }),
+            Self::SlidingLog { .. } => numbers.limit.filter(|limit| *limit > MOST_SENT_LOG).map(|limit| {
+                let other = AlgorithmKind::SlidingCounter;
+                let help = format!(
+                    "a log sent with a call has at most {MOST_SENT_LOG} entries; use `{other}` above that"
+                );
+                (format!("a limit of {limit}"), help)
+            }),
+            Self::TokenBucket
+            | Self::LeakyBucket
+            | Self::FixedWindow { .. }
+            | Self::BurstCredits
+            | Self::Concurrency => None,
         }
     }
 
