@@ -3,14 +3,16 @@
 //!
 //! The store counts in microseconds: the rules are asked at the same times, and what they say is rounded up to them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate::{KeyedLimiter, Numbers, Shed};
 use tollgate_core::adaptive::{Load, Pace, RateMultiplier};
 use tollgate_core::{
-    Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, Log, MaxWait, Mode, Nanos, Outcome,
-    PermitId, Permits, Rate, Retry, Rule, SlidingCounter, SlidingLog, State, Status, Timestamp, TokenBucket,
+    AlgorithmKind, Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, Log, MaxWait, Mode,
+    Nanos, Outcome, PermitId, Permits, Rate, Retry, Rule, SlidingCounter, SlidingLog, State, Status,
+    Timestamp, TokenBucket,
 };
 use tollgate_policy::{Ask, Does, Part, Store as _, StoredPermit};
 use tollgate_redis::{RedisStore, Settings};
@@ -76,6 +78,15 @@ const ALGORITHMS: [(&str, Make); 10] = [
         BurstCredits::with_peak_burst(base, peak, credits, burst).unwrap().into()
     }),
 ];
+
+#[test]
+fn every_algorithm_without_permits_is_compared_with_the_core() {
+    let mut random = Random::new(1);
+    let compared: BTreeSet<AlgorithmKind> =
+        ALGORITHMS.iter().map(|(_, make)| make(&mut random).kind()).collect();
+    let without_permits = AlgorithmKind::ALL.iter().copied().filter(|kind| !kind.has_permits());
+    assert_eq!(compared, without_permits.collect());
+}
 
 fn counter(random: &mut Random, buckets: u32) -> Rule {
     let mode = *random.pick(&[Mode::Interpolate, Mode::Strict, Mode::Lenient]);

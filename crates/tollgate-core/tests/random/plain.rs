@@ -1,9 +1,10 @@
 //! Between the core and the testkit, which speaks in plain numbers.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollgate_core::{
-    Align, BurstCredits, Decision, FixedWindow, LeakyBucket, Mode, Outcome, Rate, Retry, Rule,
+    AlgorithmKind, Align, BurstCredits, Decision, FixedWindow, LeakyBucket, Mode, Outcome, Rate, Retry, Rule,
     SlidingCounter, SlidingLog, TokenBucket,
 };
 use tollgate_testkit::oracle::CounterMode;
@@ -57,4 +58,16 @@ pub(crate) fn rule_of(plain: conformance::Rule) -> Rule {
             Rule::BurstCredits(BurstCredits::with_peak_burst(base, peak, ceiling, peak_burst).unwrap())
         }
     }
+}
+
+/// The algorithms that refill with time. The suites for them do not hold permits.
+pub(crate) fn kinds_without_permits() -> BTreeSet<AlgorithmKind> {
+    AlgorithmKind::ALL.iter().copied().filter(|kind| !kind.has_permits()).collect()
+}
+
+#[test]
+fn the_conformance_suite_has_every_algorithm_without_permits() {
+    let kinds: BTreeSet<_> =
+        conformance::one_of_each().into_iter().map(|rule| rule_of(rule).kind()).collect();
+    assert_eq!(kinds, kinds_without_permits());
 }

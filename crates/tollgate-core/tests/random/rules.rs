@@ -62,3 +62,10 @@ fn rate(random: &mut Random) -> (Rate, u64) {
     let period = SECOND * random.between(1, 60);
     (Rate::new(tokens, Duration::from_nanos(period)).unwrap(), period / tokens)
 }
+
+#[test]
+fn random_rules_have_every_algorithm_without_permits() {
+    let mut random = Random::new(1);
+    let kinds = (0..KINDS).map(|kind| random_rule(kind, &mut random).0.kind()).collect();
+    assert_eq!(super::plain::kinds_without_permits(), kinds);
+}

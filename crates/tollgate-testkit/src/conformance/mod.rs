@@ -15,7 +15,7 @@ mod ticks;
 
 pub use oracle_store::OracleStore;
 pub use random_plans::random_plans_equal_the_oracles;
-pub use rule::Rule;
+pub use rule::{Rule, one_of_each};
 
 use crate::answer::Verdict;
 use ticks::InTicks;

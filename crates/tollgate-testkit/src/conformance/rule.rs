@@ -93,7 +93,7 @@ impl Rule {
 
 /// One rule of every kind, each with capacity 10 and back to unused within 2500. Their intervals
 /// are whole, so every store can be exact with them.
-pub(super) fn one_of_each() -> Vec<Rule> {
+pub fn one_of_each() -> Vec<Rule> {
     let counter = |buckets, mode| Rule::SlidingCounter { limit: 10, window: 1000, buckets, mode };
     vec![
         Rule::TokenBucket { tokens: 5, period: 1000, burst: 10 },
