@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate::adaptive::Pace;
 use tollgate::{
-    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, Mode, Rate, Rule, SlidingCounter, SlidingLog,
-    TokenBucket,
+    Action, Align, BurstCredits, Concurrency, FixedWindow, Group, LeakyBucket, Mode, Rate, Rule,
+    SlidingCounter, SlidingLog, TokenBucket,
 };
-use tollgate_policy::{Ask, Does, Part, Store as _};
+use tollgate_policy::{Ask, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::{Random, RedisServer};
 
@@ -76,10 +76,10 @@ fn ask<'a>(limit: &'static str, key: &'a str, rule: Rule) -> Ask<'a> {
         rule,
         pace: Pace::FULL,
         cost: 1,
-        does: Does::Charge,
-        part: Part::All,
+        action: Action::Charge,
+        group: Group::All,
         has_one_tier: false,
-        is_blocked: false,
+        is_denied: false,
     }
 }
 
@@ -135,7 +135,7 @@ impl Peer {
     }
 
     async fn ask(store: &RedisStore, asks: &[Ask<'_>]) {
-        assert!(store.decide(asks, false).await.unwrap().verdict.is_allowed());
+        assert!(store.decide(asks).await.unwrap().each.iter().all(|each| each.decision.is_allowed()));
     }
 }
 
@@ -271,8 +271,8 @@ async fn memory(server: &RedisServer, store: &RedisStore) {
             let store = store.clone();
             asked.spawn(async move {
                 let key = format!("user-{key:06}");
-                let ask = Ask { cost, does: Does::Hold, ..ask("per-user", &key, rule) };
-                store.decide(&[ask], false).await.unwrap().permits.len()
+                let ask = Ask { cost, action: Action::Hold, ..ask("per-user", &key, rule) };
+                store.decide(&[ask]).await.unwrap().permits.len()
             });
             if asked.len() == TASKS {
                 asked.join_next().await;

@@ -49,6 +49,7 @@ mod parts;
 mod plan;
 mod rate;
 mod rule;
+mod share;
 mod sliding_counter;
 mod sliding_log;
 #[cfg(test)]
@@ -68,7 +69,7 @@ pub use kind::AlgorithmKind;
 pub use leaky_bucket::LeakyBucket;
 pub use max_wait::{MaxWait, Waiting};
 pub use parts::{BucketParts, RuleParts, WaitParts};
-pub use plan::{Charge, Plan, Verdict, decide_all};
+pub use plan::{Action, Charge, Group, Plan, Verdict, decide_all, decide_each};
 pub use rate::Rate;
 pub use rule::{Rule, State};
 pub use sliding_counter::{Counts, Mode, SlidingCounter};

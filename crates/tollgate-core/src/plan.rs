@@ -1,11 +1,101 @@
-//! Several limits on one request: all are charged, or none.
+//! Several limits on one request: which of them decide, and which are charged.
 
-use crate::{Decision, Nanos, Outcome, PermitId, Rule, State, Status, Timestamp};
+use crate::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Timestamp};
 
-/// The limits that apply to one request, each with its key's state and its cost.
+/// What a request does to a limit.
 ///
-/// They are reached by number, so that a store can keep states of any kind behind any lock. No two may
-/// stand for the same state: a plan that names one twice is merged first, its costs added.
+/// ```
+/// use tollgate_core::Action;
+///
+/// assert_eq!(Action::default(), Action::Charge);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// Charges the cost if the request passes. Cost 0 peeks. This is the default.
+    #[default]
+    Charge,
+    /// Charges the whole cost in any case, also beyond the limit and also if the request is denied: usage that is reported after
+    /// the work was done. Cost 0 is denied while the key is above its limit.
+    ChargeInFull,
+    /// Takes a slot of a concurrency limit if the request passes.
+    Hold,
+    /// Gives back the cost, which was charged before, if the request passes.
+    Refund,
+    /// Tests the cost and changes nothing.
+    Peek,
+}
+
+/// Which limits of a request decide together.
+///
+/// ```
+/// use tollgate_core::Group;
+///
+/// assert_eq!(Group::default(), Group::All);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Group {
+    /// All of these must allow the request. This is the default.
+    #[default]
+    All,
+    /// One of these must allow the request. Only those that allow it are charged.
+    AnyOf,
+    /// The limit decides and is charged by itself, and has no say in whether the request passes. Its refunds are done and its slots
+    /// are taken only if the request passes.
+    Independent,
+}
+
+impl Action {
+    /// Whether the action is done.
+    ///
+    /// `allows` is what the limit itself decides, `passes` what becomes of the request, and `counts_denied` whether the rule counts
+    /// denied requests.
+    ///
+    /// ```
+    /// use tollgate_core::{Action, Group};
+    ///
+    /// // The limit allows, and another one denies the request.
+    /// let is_done = |action: Action, group| action.is_done(group, true, false, false);
+    /// assert!(!is_done(Action::Charge, Group::All));
+    /// assert!(is_done(Action::Charge, Group::Independent));
+    /// assert!(!is_done(Action::Hold, Group::Independent)); // no caller would give the slot back
+    /// assert!(is_done(Action::ChargeInFull, Group::All));
+    /// ```
+    #[inline]
+    pub const fn is_done(self, group: Group, allows: bool, passes: bool, counts_denied: bool) -> bool {
+        match self {
+            Self::Charge => (allows && (passes || matches!(group, Group::Independent))) || counts_denied,
+            Self::ChargeInFull => true,
+            Self::Hold => allows && passes,
+            Self::Refund => passes,
+            Self::Peek => false,
+        }
+    }
+
+    /// What a limit decides that denies every request, whatever its rule says: its limit is 0, or the request lacks an attribute of
+    /// its key. Cost 0 and refunds pass. A charge in full of cost 0 is denied as long as the key has a charge to recover from.
+    ///
+    /// ```
+    /// use tollgate_core::{Action, Outcome, Status};
+    ///
+    /// assert_eq!(Action::Charge.test_denied(1, Status::default()), Outcome::NEVER);
+    /// assert_eq!(Action::Charge.test_denied(0, Status::default()), Outcome::ALLOW);
+    /// ```
+    pub const fn test_denied(self, cost: u64, status: Status) -> Outcome {
+        match self {
+            Self::Refund => Outcome::ALLOW,
+            Self::ChargeInFull if cost == 0 && !status.reset_after.is_zero() => {
+                Outcome::Deny { retry: Retry::After(status.reset_after) }
+            }
+            _ if cost == 0 => Outcome::ALLOW,
+            _ => Outcome::NEVER,
+        }
+    }
+}
+
+/// The limits that apply to one request, each with the state of its key, its cost and its action.
+///
+/// They are reached by number, so that a store can keep states of any kind behind any lock. If two of them name one key, `test` of
+/// the second must add the cost of the first, because both are tested before one is charged.
 ///
 /// ```
 /// use tollgate_core::{Decision, Outcome, Plan, Status, Timestamp, decide_all};
@@ -49,8 +139,7 @@ pub trait Plan {
         self.len() == 0
     }
 
-    /// Whether limit `i` would let the request pass. Changes nothing. May panic, as `spend` and `status`
-    /// may, if there is no limit `i`.
+    /// Whether limit `i` allows the request. Changes nothing. May panic, as `spend` and `status` may, if there is no limit `i`.
     ///
     /// ```
     /// use tollgate_core::{Charge, Outcome, PermitId, Plan, Rate, Rule, State, Timestamp, TokenBucket};
@@ -63,7 +152,7 @@ pub trait Plan {
     /// ```
     fn test(&self, i: usize, now: Timestamp) -> Outcome;
 
-    /// Charges the request to limit `i`, which has let it pass.
+    /// Does the [action](Self::action) of limit `i`.
     ///
     /// ```
     /// use tollgate_core::{Charge, PermitId, Plan, Rate, Rule, State, Timestamp, TokenBucket};
@@ -77,7 +166,7 @@ pub trait Plan {
     /// ```
     fn spend(&mut self, i: usize, now: Timestamp);
 
-    /// How limit `i` stands, whatever the request costs.
+    /// The status of limit `i`, whatever the request costs.
     ///
     /// ```
     /// use tollgate_core::{Charge, PermitId, Plan, Rate, Rule, State, Timestamp, TokenBucket};
@@ -90,8 +179,7 @@ pub trait Plan {
     /// ```
     fn status(&self, i: usize, now: Timestamp) -> Status;
 
-    /// Whether limit `i` is charged for a request that is denied, too, by itself or by another:
-    /// [`Rule::counts_denied`].
+    /// Whether the rule of limit `i` counts denied requests: [`Rule::counts_denied`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -106,16 +194,26 @@ pub trait Plan {
         false
     }
 
-    /// Whether limit `i` is one of several, any of which is enough: of those that say so, one has to let the request
-    /// pass, and only those that do are charged. Limits that do not say so must all let it pass.
+    /// What the request does to limit `i`. Default: [`Action::Charge`].
     ///
     /// ```
-    /// use tollgate_core::{Charge, Plan};
+    /// use tollgate_core::{Action, Charge, Plan};
     ///
-    /// assert!(!<[Charge<'_>; 0]>::is_one_of(&[], 0)); // no charge says so
+    /// assert_eq!(<[Charge<'_>; 0]>::action(&[], 0), Action::Charge);
     /// ```
-    fn is_one_of(&self, _i: usize) -> bool {
-        false
+    fn action(&self, _i: usize) -> Action {
+        Action::Charge
+    }
+
+    /// With which limits limit `i` decides. Default: [`Group::All`].
+    ///
+    /// ```
+    /// use tollgate_core::{Charge, Group, Plan};
+    ///
+    /// assert_eq!(<[Charge<'_>; 0]>::group(&[], 0), Group::All);
+    /// ```
+    fn group(&self, _i: usize) -> Group {
+        Group::All
     }
 }
 
@@ -219,17 +317,35 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// What the answers of limits come to that must all let a request pass.
+    /// The verdict of decisions, each with the group of its limit: the worst outcome, the smallest remaining, and the limit to report.
     ///
     /// ```
-    /// use tollgate_core::{Decision, Outcome, Verdict};
+    /// use tollgate_core::{Decision, Group, Outcome, Verdict};
     ///
     /// let denied = Decision { outcome: Outcome::NEVER, ..Decision::default() };
-    /// let verdict = Verdict::of(&[Decision::default(), denied]);
-    /// assert_eq!((verdict.outcome, verdict.reported), (denied.outcome, Some(1)));
+    /// let verdict = |other| Verdict::of([(Group::All, Decision::default()), (other, denied)].into_iter());
+    /// assert_eq!((verdict(Group::All).outcome, verdict(Group::All).reported), (denied.outcome, Some(1)));
+    /// assert!(verdict(Group::Independent).is_allowed());
     /// ```
-    pub fn of(decisions: &[Decision]) -> Self {
-        summarise(decisions, |_, _| true)
+    pub fn of(decisions: impl Iterator<Item = (Group, Decision)> + Clone) -> Self {
+        let any_of = decisions.clone().filter(|(group, _)| *group == Group::AnyOf);
+        let best = any_of.map(|(_, decision)| decision.outcome).reduce(better);
+        // Of any-of limits that deny, only the best has a say.
+        let with_say = decisions.enumerate().filter(|(_, (group, decision))| match group {
+            Group::All => true,
+            Group::AnyOf => decision.is_allowed() || best == Some(decision.outcome),
+            Group::Independent => false,
+        });
+        let with_say = with_say.map(|(i, (_, decision))| (i, decision));
+        let outcome =
+            with_say.clone().fold(Outcome::ALLOW, |outcome, (_, decision)| worse(outcome, decision.outcome));
+        let remaining = with_say.clone().map(|(_, decision)| decision.status.remaining).min();
+        let reported = if outcome.is_allowed() {
+            tightest(with_say)
+        } else {
+            tightest(with_say.filter(|(_, decision)| decision.outcome == outcome))
+        };
+        Self { outcome, remaining, reported }
     }
 
     /// Whether the request may pass, now or after its delay.
@@ -258,13 +374,14 @@ impl Verdict {
     }
 }
 
-/// Decides a plan at one instant: every limit is asked, then all are charged or none is, but for those that count
-/// [what is denied](Plan::counts_denied), too. Of those that are [one of several](Plan::is_one_of), the ones that let
-/// the request pass are charged with the others.
+/// Decides a plan at one instant.
 ///
-/// A plan without limits is allowed. The answer of each limit is written to `decisions`, which must be as
-/// long as the plan. Where the request is denied they tell of states that have not changed, also for limits
-/// that would have allowed it.
+/// The limits of [`Group::All`] and [`Group::AnyOf`] are tested first. Then the actions of all of them are done, or none, except for
+/// charges of limits that [count denied requests](Plan::counts_denied) and charges [in full](Action::ChargeInFull). Last, each limit
+/// of [`Group::Independent`] is decided.
+///
+/// A plan without limits is allowed. The decision of each limit is written to `decisions`, which must be as long as the plan. If
+/// the request is denied, the status of a limit that would have allowed it is that of its unchanged state.
 ///
 /// # Panics
 ///
@@ -293,46 +410,62 @@ impl Verdict {
 /// ```
 #[inline]
 pub fn decide_all<P: Plan + ?Sized>(plan: &mut P, now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+    decide_each(plan, now, decisions);
+    Verdict::of(decisions.iter().enumerate().map(|(i, decision)| (plan.group(i), *decision)))
+}
+
+/// [`decide_all`] without the verdict. Returns whether the request passes.
+///
+/// # Panics
+///
+/// When `decisions` is not as long as the plan.
+#[inline]
+pub fn decide_each<P: Plan + ?Sized>(plan: &mut P, now: Timestamp, decisions: &mut [Decision]) -> bool {
     assert_eq!(plan.len(), decisions.len(), "one decision for each limit of the plan");
+    let (mut all_allow, mut any_of, mut one_allows, mut has_independent) = (true, false, false, false);
     for (i, decision) in decisions.iter_mut().enumerate() {
-        decision.outcome = plan.test(i, now);
-    }
-    let best = best_of_several(plan, decisions);
-    let allowed = decisions.iter().enumerate().all(|(i, d)| d.is_allowed() || !counts(plan, best, i, d));
-    for (i, decision) in decisions.iter_mut().enumerate() {
-        if (allowed && decision.is_allowed()) || plan.counts_denied(i) {
-            plan.spend(i, now);
+        let group = plan.group(i);
+        if group == Group::Independent {
+            has_independent = true;
+            continue;
         }
-        decision.status = plan.status(i, now);
+        decision.outcome = plan.test(i, now);
+        if group == Group::All {
+            all_allow &= decision.is_allowed();
+        } else {
+            (any_of, one_allows) = (true, one_allows | decision.is_allowed());
+        }
     }
-    summarise(decisions, |i, decision| counts(plan, best, i, decision))
+    let passes = all_allow && (one_allows || !any_of);
+    for (i, decision) in decisions.iter_mut().enumerate() {
+        if plan.group(i) != Group::Independent {
+            finish(plan, i, decision, passes, now);
+        }
+    }
+    if has_independent {
+        for (i, decision) in decisions.iter_mut().enumerate() {
+            if plan.group(i) == Group::Independent {
+                decision.outcome = plan.test(i, now);
+                finish(plan, i, decision, passes, now);
+            }
+        }
+    }
+    passes
 }
 
-/// Whether the word of limit `i` counts: where one of several is enough, only that of the best of them.
+/// Does the action of limit `i`, and reads the status after it.
 #[inline]
-fn counts<P: Plan + ?Sized>(plan: &P, best: Option<Outcome>, i: usize, decision: &Decision) -> bool {
-    decision.is_allowed() || best.is_none_or(|best| !plan.is_one_of(i) || decision.outcome == best)
+fn finish<P: Plan + ?Sized>(plan: &mut P, i: usize, decision: &mut Decision, passes: bool, now: Timestamp) {
+    if plan.action(i).is_done(plan.group(i), decision.is_allowed(), passes, plan.counts_denied(i)) {
+        plan.spend(i, now);
+    }
+    decision.status = plan.status(i, now);
 }
 
-/// What the limits come to of which one is enough: the outcome of the one that denies for the shortest time, or of any
-/// that allows.
+/// An allowance before a denial, then the shorter wait.
 #[inline]
-fn best_of_several<P: Plan + ?Sized>(plan: &P, decisions: &[Decision]) -> Option<Outcome> {
-    let outcomes = decisions.iter().enumerate().filter(|(i, _)| plan.is_one_of(*i)).map(|(_, d)| d.outcome);
-    outcomes.reduce(|a, b| if worse(a, b) == a { b } else { a })
-}
-
-/// One answer for all that count: the worst outcome, the least remaining, and the limit they are due to.
-#[inline]
-fn summarise(decisions: &[Decision], counts: impl Fn(usize, &Decision) -> bool) -> Verdict {
-    let counting = || decisions.iter().enumerate().filter(|(i, decision)| counts(*i, decision));
-    let outcome = counting().fold(Outcome::ALLOW, |outcome, (_, decision)| worse(outcome, decision.outcome));
-    let reported = if outcome.is_allowed() {
-        tightest(counting())
-    } else {
-        tightest(counting().filter(|(_, decision)| decision.outcome == outcome))
-    };
-    Verdict { outcome, remaining: counting().map(|(_, decision)| decision.status.remaining).min(), reported }
+fn better(a: Outcome, b: Outcome) -> Outcome {
+    if worse(a, b) == a { b } else { a }
 }
 
 /// A denial before an allowance, then the longer wait.
@@ -347,7 +480,7 @@ fn worse(a: Outcome, b: Outcome) -> Outcome {
 
 /// The limit with least remaining; on a tie the longer reset, then the first.
 #[inline]
-fn tightest<'d>(decisions: impl Iterator<Item = (usize, &'d Decision)>) -> Option<usize> {
+fn tightest(decisions: impl Iterator<Item = (usize, Decision)>) -> Option<usize> {
     let key =
         |decision: &Decision| (decision.status.remaining, std::cmp::Reverse(decision.status.reset_after));
     decisions.min_by_key(|(_, decision)| key(decision)).map(|(i, _)| i)

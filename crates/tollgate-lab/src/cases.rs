@@ -113,6 +113,9 @@ struct Running {
     now: u64,
 }
 
+/// Why a verdict is there at once.
+pub(crate) const IN_MEMORY: &str = "the lab keeps states in memory";
+
 impl Running {
     fn new(policy: &Policy) -> Result<Self, LabError> {
         Ok(Self { engine: Engine::with_clock(policy.clone(), Clock::manual_from(BEGIN))?, now: 0 })
@@ -159,8 +162,8 @@ impl Running {
         let pairs: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (*name, &**value)).collect();
         let request = Request { attributes: &pairs, cost: step.cost };
         for number in 1..=step.times {
-            let verdict =
-                policy.check(&request, Timestamp::from_nanos(self.now)).map_err(|error| error.to_string())?;
+            let verdict = policy.check(&request, Timestamp::from_nanos(self.now)).now();
+            let verdict = verdict.expect(IN_MEMORY).map_err(|error| error.to_string())?;
             let is_last = number == step.times;
             let expected = Expected { step, retry_after, delay, is_last };
             if let Err(why) = expected.compare(&verdict) {

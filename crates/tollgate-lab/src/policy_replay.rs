@@ -9,11 +9,12 @@ use std::time::Duration;
 use tollgate::{Clock, Nanos, Timestamp};
 use tollgate_policy::{
     ClientIp, Described, Engine, Hits, LimitVerdict, Override, Policy, PolicyInForce, Request, StoreSettings,
-    normal_path,
+    Verdict, normal_path,
 };
 
 use crate::LabError;
 use crate::algorithms::Event;
+use crate::cases::IN_MEMORY;
 use crate::log::{Entry, Logs, Progress, RecordedDescriptor};
 use crate::ordered::{Consumer, Keep, Seen, in_order};
 
@@ -343,7 +344,7 @@ impl Consumer<Known> for Deciding<'_, '_> {
                     (told, cost)
                 }
                 Asked::Together(descriptors) => {
-                    let (told, cost) = self.decide_together(event, descriptors)?;
+                    let (told, cost) = self.decide_descriptors(event, descriptors)?;
                     let entries = descriptors.iter().flat_map(|asked| asked.entries.iter().cloned());
                     self.tell(event, &entries.collect::<Vec<_>>(), cost, told)?;
                     (told, cost)
@@ -372,16 +373,9 @@ impl Deciding<'_, '_> {
         let policy = self.engine.policy();
         let request = Request { attributes: &pairs, cost: known.cost };
         let now = Timestamp::from_nanos(event.at - self.start);
-        let verdict = policy.check(&request, now).map_err(|error| LabError::Asked(error.to_string()))?;
-        for limit in verdict.limits().chain(verdict.shadow()) {
-            note(&mut self.limits, &mut self.keys_denied, &limit);
-        }
-        let told = Told {
-            is_allowed: verdict.is_allowed(),
-            retry_after: verdict.retry_after().map(Nanos::get),
-            delay: verdict.delay().get(),
-        };
-        Ok((told, verdict.cost()))
+        let verdict = policy.check(&request, now).now().expect(IN_MEMORY);
+        let verdict = verdict.map_err(|error| LabError::Asked(error.to_string()))?;
+        Ok((note(&mut self.limits, &mut self.keys_denied, &verdict), verdict.cost()))
     }
 
     fn tell(
@@ -396,7 +390,7 @@ impl Deciding<'_, '_> {
         self.each.as_mut().map_or(Ok(()), |each| each(decision))
     }
 
-    fn decide_together(
+    fn decide_descriptors(
         &mut self,
         event: &Event,
         descriptors: &[AskedDescriptor],
@@ -411,19 +405,10 @@ impl Deciding<'_, '_> {
             .collect();
         let policy = self.engine.policy();
         let now = Timestamp::from_nanos(event.at - self.start);
-        let together =
-            policy.check_together(&requests, now).map_err(|error| LabError::Asked(error.to_string()))?;
-        let summary = together.summary();
-        for limit in &summary.limits {
-            note(&mut self.limits, &mut self.keys_denied, limit);
-        }
-        let told = Told {
-            is_allowed: summary.outcome.is_allowed(),
-            retry_after: summary.retry_after().map(Nanos::get),
-            delay: summary.outcome.delay().get(),
-        };
-        let cost = together.answers.iter().map(|answer| answer.verdict.cost()).max().unwrap_or(0);
-        Ok((told, cost))
+        let verdict = policy.check_descriptors(&requests, now).now().expect(IN_MEMORY);
+        let verdict = verdict.map_err(|error| LabError::Asked(error.to_string()))?;
+        let cost = verdict.descriptors().map(|descriptor| descriptor.cost()).max().unwrap_or(0);
+        Ok((note(&mut self.limits, &mut self.keys_denied, &verdict), cost))
     }
 
     fn compare(&mut self, event: &Event, known: &Known, told: Told) {
@@ -443,7 +428,23 @@ impl Deciding<'_, '_> {
     }
 }
 
+/// Counts the decisions of a verdict.
 fn note(
+    limits: &mut [LimitReplayed],
+    keys_denied: &mut HashMap<(String, String), u64>,
+    verdict: &Verdict<'_>,
+) -> Told {
+    for limit in verdict.limits().chain(verdict.shadow()) {
+        note_limit(limits, keys_denied, &limit);
+    }
+    Told {
+        is_allowed: verdict.is_allowed(),
+        retry_after: verdict.retry_after().map(Nanos::get),
+        delay: verdict.delay().get(),
+    }
+}
+
+fn note_limit(
     limits: &mut [LimitReplayed],
     keys_denied: &mut HashMap<(String, String), u64>,
     verdict: &LimitVerdict<'_, '_>,

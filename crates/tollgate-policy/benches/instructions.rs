@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
 
-use tollgate::Timestamp;
+use tollgate::{AlgorithmKind, Timestamp};
 use tollgate_policy::{
     CellNumbers, CellRequest, Described, Engine, Hits, Policy, PolicyInForce, Request, SentRule,
 };
@@ -62,8 +62,9 @@ fn engine(file: &str) -> Engine {
 }
 
 fn check(limits: usize, rate: &str, is_allowed: bool) {
-    let limit =
-        |i| format!("  - {{ name: l{i}, key: [tenant, user], token_bucket: {{ rate: {rate}, burst: 3 }} }}\n");
+    let limit = |i| {
+        format!("  - {{ name: l{i}, key: [tenant, user], token_bucket: {{ rate: {rate}, burst: 3 }} }}\n")
+    };
     let engine = engine(&format!("limits:\n{}", (0..limits).map(limit).collect::<String>()));
     let attributes = [("tenant", "acme"), ("user", "alice"), ("path", "/api/trips")];
     let request = Request { attributes: &attributes, cost: None };
@@ -77,12 +78,13 @@ fn check(limits: usize, rate: &str, is_allowed: bool) {
 
 /// The same call, not counted.
 fn uncounted_check(policy: &PolicyInForce<'_>, request: &Request<'_>, now: Timestamp) -> bool {
-    policy.check(request, now).expect("few limits").is_allowed()
+    policy.check(request, now).now().unwrap().expect("few limits").is_allowed()
 }
 
 #[inline(never)]
 fn measured_check(policy: &PolicyInForce<'_>, request: &Request<'_>, now: Timestamp) -> bool {
-    policy.check(request, now).expect("few limits").is_allowed()
+    let answer = policy.check_with(request, now, |verdict| verdict.is_allowed());
+    answer.now().expect("the states are in memory").expect("few limits")
 }
 
 fn descriptors() {
@@ -93,26 +95,26 @@ fn descriptors() {
     let described =
         attributes.each_ref().map(|attributes| Described { attributes, hits: Hits::Usual, limit: None });
     let policy = engine.policy();
-    assert!(policy.check_together(&described, at(0)).expect("few limits").is_allowed());
+    assert!(policy.check_descriptors(&described, at(0)).now().unwrap().expect("few limits").is_allowed());
     assert!(measured_descriptors(&policy, black_box(&described), black_box(at(1_000))));
 }
 
 #[inline(never)]
 fn measured_descriptors(policy: &PolicyInForce<'_>, described: &[Described<'_>], now: Timestamp) -> bool {
-    policy.check_together(described, now).expect("few limits").is_allowed()
+    policy.check_descriptors(described, now).now().unwrap().expect("few limits").is_allowed()
 }
 
 fn sent_rule() {
     let engine = engine("limits: []");
     let numbers = r#"{"rate":"5/s","burst":9}"#;
-    let sent = SentRule { key: "alice", algorithm: "token_bucket", numbers, cost: 1 };
-    assert!(engine.throttle(&sent, at(0)).expect("a rule").decision.is_allowed());
+    let sent = SentRule { key: "alice", algorithm: AlgorithmKind::TokenBucket, numbers, cost: 1 };
+    assert!(engine.throttle(&sent, at(0)).now().unwrap().expect("a rule").decision.is_allowed());
     assert!(measured_sent_rule(&engine, black_box(&sent), black_box(at(1_000))));
 }
 
 #[inline(never)]
 fn measured_sent_rule(engine: &Engine, sent: &SentRule<'_>, now: Timestamp) -> bool {
-    engine.throttle(sent, now).expect("a rule").decision.is_allowed()
+    engine.throttle(sent, now).now().unwrap().expect("a rule").decision.is_allowed()
 }
 
 fn cells() {
@@ -121,7 +123,10 @@ fn cells() {
     let keys: Vec<String> = (0..16).map(|i| format!("user-{i}")).collect();
     let requests: Vec<CellRequest<'_>> =
         keys.iter().map(|key| CellRequest { key: key.as_bytes(), numbers, quantity: 1 }).collect();
-    engine.throttle_cells(&requests, at(0), |decision| assert!(decision.expect("a rule").is_allowed()));
+    engine
+        .throttle_cells(&requests, at(0), |decision| assert!(decision.expect("a rule").is_allowed()))
+        .now()
+        .unwrap();
     assert_eq!(measured_cells(&engine, black_box(&requests), black_box(at(1_000))), 16);
 }
 
@@ -129,7 +134,11 @@ fn cells() {
 fn measured_cells(engine: &Engine, requests: &[CellRequest<'_>], now: Timestamp) -> usize {
     let mut allowed = 0;
     engine
-        .throttle_cells(requests, now, |decision| allowed += usize::from(decision.expect("a rule").is_allowed()));
+        .throttle_cells(requests, now, |decision| {
+            allowed += usize::from(decision.expect("a rule").is_allowed())
+        })
+        .now()
+        .unwrap();
     allowed
 }
 

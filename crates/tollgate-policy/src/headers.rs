@@ -8,7 +8,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate::Outcome;
 
-use crate::engine::{LimitVerdict, Summary};
+use crate::engine::{LimitVerdict, Verdict};
 use crate::policy::{Headers, Ietf, XRateLimit};
 
 /// The most limits in a header.
@@ -21,28 +21,28 @@ const LARGEST: u64 = 999_999_999_999_999;
 
 /// The headers of an answer, allowed or denied. `unix_time` is the time of the verdict, for those who tell the reset as
 /// a time of day.
-pub fn headers<'v, 'a: 'v>(
+pub fn headers(
     settings: &Headers,
-    told: impl Into<Summary<'v, 'a>>,
+    verdict: &Verdict<'_>,
     unix_time: Duration,
 ) -> Vec<(&'static str, String)> {
     let mut headers = Vec::with_capacity(7);
-    let mut told = told.into();
     // A limit whose state is not known is left out.
-    told.limits.retain(|limit| limit.is_known());
-    told.reported = told.reported.filter(LimitVerdict::is_known);
-    let told = &told;
-    let in_policy_order = keep_tightest(&told.limits);
-    match settings.ietf {
-        Ietf::Draft08 => draft_08(&in_policy_order, &mut headers),
-        Ietf::Draft07 => draft_07(told, &in_policy_order, &mut headers),
-        Ietf::Draft06 => draft_06(told, &in_policy_order, &mut headers),
-        Ietf::Off => {}
+    let limits: Limits<'_, '_> = verdict.limits().filter(LimitVerdict::is_known).collect();
+    let reported = verdict.reported().filter(LimitVerdict::is_known);
+    let in_policy_order = keep_tightest(&limits);
+    match (settings.ietf, reported) {
+        (Ietf::Draft08, _) => draft_08(&in_policy_order, &mut headers),
+        (Ietf::Draft07, Some(limit)) => draft_07(&limit, &in_policy_order, &mut headers),
+        (Ietf::Draft06, Some(limit)) => draft_06(&limit, &in_policy_order, &mut headers),
+        (Ietf::Draft07 | Ietf::Draft06, None) | (Ietf::Off, _) => {}
     }
-    x_ratelimit(settings.x_ratelimit, told, unix_time, &mut headers);
-    if !told.outcome.is_allowed() {
-        // Never 0, lest a client try again at once; and not at all where no wait is known to help.
-        if let Some(wait) = told.retry_after() {
+    if let Some(limit) = reported {
+        x_ratelimit(settings.x_ratelimit, &limit, unix_time, &mut headers);
+    }
+    if !verdict.is_allowed() {
+        // Never 0, so that a client does not try again at once. Left out if no wait is known to help.
+        if let Some(wait) = verdict.retry_after() {
             headers.push(("retry-after", wait.as_secs_ceil().max(1).to_string()));
         }
         headers.push(("cache-control", "no-store".to_owned()));
@@ -95,24 +95,22 @@ fn number(number: u64) -> String {
 
 /// Draft 07: a dictionary of one limit.
 fn draft_07(
-    told: &Summary<'_, '_>,
+    limit: &LimitVerdict<'_, '_>,
     limits: &[LimitVerdict<'_, '_>],
     headers: &mut Vec<(&'static str, String)>,
 ) {
-    let Some(limit) = told.reported else { return };
-    let (quota, remaining, reset) = numbers(&limit);
+    let (quota, remaining, reset) = numbers(limit);
     headers.push(("ratelimit", format!("limit={quota}, remaining={remaining}, reset={reset}")));
     headers.push(("ratelimit-policy", unnamed_policies(limits)));
 }
 
 /// Drafts up to 06: three fields of one limit.
 fn draft_06(
-    told: &Summary<'_, '_>,
+    limit: &LimitVerdict<'_, '_>,
     limits: &[LimitVerdict<'_, '_>],
     headers: &mut Vec<(&'static str, String)>,
 ) {
-    let Some(limit) = told.reported else { return };
-    let (quota, remaining, reset) = numbers(&limit);
+    let (quota, remaining, reset) = numbers(limit);
     headers.push(("ratelimit-limit", quota.to_string()));
     headers.push(("ratelimit-remaining", remaining.to_string()));
     headers.push(("ratelimit-reset", reset.to_string()));
@@ -122,13 +120,13 @@ fn draft_06(
 /// What everybody sent before there was a draft: GitHub's three fields, of one limit.
 fn x_ratelimit(
     style: XRateLimit,
-    told: &Summary<'_, '_>,
+    limit: &LimitVerdict<'_, '_>,
     unix_time: Duration,
     headers: &mut Vec<(&'static str, String)>,
 ) {
-    let (Some(limit), false) = (told.reported, style == XRateLimit::Off) else { return };
     let status = limit.decision().status;
     let reset = match style {
+        XRateLimit::Off => return,
         XRateLimit::Epoch => {
             let reset = unix_time.saturating_add(status.reset_after.into());
             reset.as_secs().saturating_add(u64::from(reset.subsec_nanos() > 0))

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod client_address;
+mod compiled;
 mod engine;
 mod environment_values;
 mod fault;
@@ -23,9 +24,10 @@ mod yaml;
 
 pub use client_address::AddressChain;
 pub use engine::{
-    Answer, CellNumbers, CellRequest, Described, Engine, EngineError, Explained, Explanation, Hits, Key,
-    KeyStatus, LimitVerdict, LoadSource, NotDecided, Override, Permits, Plan, PolicyInForce, Reason, Request,
-    SentRule, Summary, TenantError, ThrottleError, Throttled, Together, TooManyLimits, Verdict,
+    Answer, CellNumbers, CellRequest, Described, DescriptorVerdict, Engine, EngineError, Explained,
+    Explanation, Hits, Key, KeyStatus, LimitVerdict, LoadSource, NotDecided, Override, Permits,
+    PolicyInForce, Reason, Request, SentLimitVerdict, SentRule, TenantError, ThrottleError, Throttled,
+    TooManyLimits, Verdict,
 };
 pub use environment_values::EnvironmentValues;
 pub use fault::{Fault, Faults};
@@ -43,4 +45,6 @@ pub use problem::{PROBLEM_JSON, problem};
 pub use reply::{Seconds, write_reply, write_throttle_reply};
 pub use request_attributes::{Attributes, RequestAttributes, RequestFault, RequestHeaders, cut_value};
 pub use schema::{reference, schema};
-pub use store::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};
+pub use store::{
+    Ask, Decisions, Knowledge, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,
+};

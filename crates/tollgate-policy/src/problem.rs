@@ -1,6 +1,6 @@
 //! The body of a denial: problem details as RFC 9457 has them.
 
-use crate::engine::{LimitVerdict, Reason, Summary};
+use crate::engine::{LimitVerdict, Reason, Verdict};
 use crate::reply::{write_limits, write_number, write_optional_seconds, write_reason};
 
 /// The media type of [`problem`].
@@ -8,9 +8,8 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The body of a denial with this status. It is put together without serde, which looks through every letter for what needs an
 /// escape: nearly all of it is known here, and who is attacked sends many.
-pub fn problem<'v, 'a: 'v>(denied: impl Into<Summary<'v, 'a>>, status: u16) -> Vec<u8> {
-    let denied = denied.into();
-    let message = serde_json::to_vec(&message(&denied)).expect("a text");
+pub fn problem(denied: &Verdict<'_>, status: u16) -> Vec<u8> {
+    let message = serde_json::to_vec(&message(denied)).expect("a string");
     let mut json = Vec::with_capacity(768);
     // Where nobody could decide, nothing is exceeded: what is known is the status.
     json.extend_from_slice(match denied.reason() {
@@ -23,8 +22,8 @@ pub fn problem<'v, 'a: 'v>(denied: impl Into<Summary<'v, 'a>>, status: u16) -> V
     json.extend_from_slice(&message);
     json.extend_from_slice(br#","violated-policies":["#);
     let is_violated =
-        |limit: &&LimitVerdict<'_, '_>| limit.reason().is_some_and(|why| why != Reason::Unavailable);
-    for (place, limit) in denied.limits.iter().filter(is_violated).enumerate() {
+        |limit: &LimitVerdict<'_, '_>| limit.reason().is_some_and(|why| why != Reason::Unavailable);
+    for (place, limit) in denied.limits().filter(is_violated).enumerate() {
         json.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
         json.extend_from_slice(limit.name().as_bytes()); // names need no escapes: the policy file allows none that would
         json.push(b'"');
@@ -40,18 +39,18 @@ pub fn problem<'v, 'a: 'v>(denied: impl Into<Summary<'v, 'a>>, status: u16) -> V
         Some(wait) => write_number(wait.as_secs_ceil().max(1), &mut json),
         None => json.extend_from_slice(b"null"),
     }
-    if denied.limits.iter().any(LimitVerdict::is_reduced) {
+    if denied.is_reduced() && denied.limits().next().is_some() {
         json.extend_from_slice(br#","reduced":true"#);
     }
     json.extend_from_slice(br#","limits":"#);
-    write_limits(denied.limits.iter().copied(), &mut json);
+    write_limits(denied.limits(), &mut json);
     json.push(b'}');
     json
 }
 
 /// What happened and what to do, in a sentence or two.
-fn message(denied: &Summary<'_, '_>) -> String {
-    let Some(limit) = denied.reported else { return "The request was denied.".to_owned() };
+fn message(denied: &Verdict<'_>) -> String {
+    let Some(limit) = denied.reported() else { return "The request was denied.".to_owned() };
     let (name, capacity) = (limit.name(), limit.capacity());
     let wait = denied.retry_after().map(|wait| wait.as_secs_ceil().max(1));
     match (limit.reason(), wait) {

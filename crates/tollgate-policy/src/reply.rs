@@ -4,7 +4,7 @@
 //! that need none and on printing floats; seconds are printed here from whole nanoseconds, and are exact.
 
 use serde::{Serialize, Serializer};
-use tollgate::{Decision, Nanos, Outcome, Rule};
+use tollgate::{Decision, Nanos, Outcome};
 
 use crate::Throttled;
 use crate::engine::{LimitVerdict, Reason, Verdict};
@@ -17,7 +17,8 @@ use crate::store::Source;
 ///
 /// let engine = Engine::new(Policy::default())?;
 /// let policy = engine.policy();
-/// let verdict = policy.check(&Request { attributes: &[], cost: None }, engine.clock().now())?;
+/// let verdict = policy.check(&Request { attributes: &[], cost: None }, engine.clock().now());
+/// let verdict = verdict.now().expect("the states are in memory")?;
 /// let mut json = Vec::new();
 /// write_reply(&verdict, &mut json);
 /// assert_eq!(json, br#"{"allowed":true,"retry_after":null,"delay":0.0,"source":"memory","limits":[]}"#);
@@ -26,7 +27,7 @@ use crate::store::Source;
 pub fn write_reply(verdict: &Verdict<'_>, json: &mut Vec<u8>) {
     write_head(verdict.outcome(), verdict.reason(), verdict.is_reduced(), verdict.source(), json);
     write_limits(verdict.limits(), json);
-    if verdict.shadow().len() > 0 {
+    if verdict.shadow().next().is_some() {
         json.extend_from_slice(b",\"shadow\":");
         write_limits(verdict.shadow(), json);
     }
@@ -35,12 +36,8 @@ pub fn write_reply(verdict: &Verdict<'_>, json: &mut Vec<u8>) {
 
 /// Appends what `POST /v1/throttle` answers: as a check under one limit, which has no name but its algorithm's.
 pub fn write_throttle_reply(algorithm: &str, throttled: &Throttled, json: &mut Vec<u8>) {
-    let Throttled { decision, rule, source, is_known } = throttled;
-    let reason = match decision.outcome {
-        Outcome::Allow { .. } => None,
-        Outcome::Deny { .. } if !is_known => Some(Reason::Unavailable),
-        Outcome::Deny { retry } => Some(Reason::of(retry, matches!(rule, Rule::Concurrency(_)))),
-    };
+    let Throttled { decision, rule, source, .. } = throttled;
+    let reason = throttled.reason();
     write_head(decision.outcome, reason, false, *source, json);
     json.push(b'[');
     write_limit(algorithm, rule.capacity(), *decision, reason, json);

@@ -1,7 +1,6 @@
-//! Where states are kept that several processes share.
+//! A store that several processes share, and the asks that it decides.
 //!
-//! What one process keeps is in its own table, which answers at once and needs none of this. What is kept elsewhere
-//! answers later, or not at all.
+//! The table of one process answers at once and needs nothing of this. A store outside the process answers later, or not at all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,143 +9,131 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate::adaptive::Pace;
-use tollgate::{Decision, Nanos, Rule, Verdict};
+use tollgate::{Action, Decision, Group, Nanos, Rule};
 
-/// A store outside this process: it keeps the states of keys and replaces them, all of a request or none, at one instant
-/// of a clock that all who share it have. It holds no opinion on the rules.
+use crate::engine::USUAL_ASKS;
+
+/// A store outside this process. It keeps the states of keys, and replaces those of one request at one instant of a clock that all
+/// processes on it share. It decides by the rules of the asks and has none of its own.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Decides a request. `is_denied` says that it is denied whatever the store says, which then charges only what counts
-    /// denied requests, too.
-    fn decide<'a>(&'a self, asks: &'a [Ask<'_>], is_denied: bool) -> Later<'a, Decided>;
+    /// Decides the asks of one request, by their groups and actions: one decision per ask, in order.
+    ///
+    /// A caller may drop the future while it waits. The store then releases the permits that the request holds.
+    fn decide<'a>(&'a self, asks: &'a [Ask<'_>]) -> Later<'a, Result<Decisions, Unavailable>>;
 
-    /// Gives permits back: whether all were still held.
-    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, bool>;
+    /// Releases permits. Returns whether all of them were still held.
+    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, Result<bool, Unavailable>>;
 
-    /// Gives permits back without anybody waiting for it. Where that fails, their leases end them.
+    /// Releases permits in the background. If that fails, their leases end them.
     fn release_later(&self, permits: Vec<StoredPermit>);
 
-    /// Forgets the key of an ask: whether it was remembered.
-    fn forget<'a>(&'a self, ask: &'a Ask<'_>) -> Later<'a, bool>;
+    /// Forgets the key of an ask. Returns whether the store had it.
+    fn forget<'a>(&'a self, ask: &'a Ask<'_>) -> Later<'a, Result<bool, Unavailable>>;
 
-    /// Refuses a rule whose states it cannot keep, and says why.
+    /// Refuses a rule whose states it cannot keep.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with the rule, and what would be right.
     fn require(&self, rule: &Rule) -> Result<(), String>;
 
-    /// How many processes share it, as far as is known: each has its share when the store is gone.
+    /// The number of processes that share the store, as far as it is known. Each has its share of a limit during an outage.
     fn nodes(&self) -> u32;
 }
 
-/// An answer that comes later.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unavailable>> + Send + 'a>>;
+/// An answer that has to be waited for.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What is asked of one limit.
+/// What a request asks of one limit.
 #[derive(Clone, Debug)]
 pub struct Ask<'a> {
-    /// The limit's name, or what stands for it.
+    /// The name of the limit. A rule that was sent with a call has a name that begins with `*`.
     pub limit: Cow<'a, str>,
     /// The values of its key, part by part.
     pub key: SmallVec<[&'a [u8]; 2]>,
-    /// What all keys of a request have in common, so that a cluster keeps them together. Empty where there is nothing.
+    /// The value that all keys of a request have in common, so that a cluster keeps them in one slot. Empty if there is none.
     pub tag: &'a [u8],
     /// The rule to decide by.
     pub rule: Rule,
-    /// How fast its rate goes for now.
+    /// The pace of its rate at the moment.
     pub pace: Pace,
-    /// What it costs: 0 looks.
+    /// The cost. 0 peeks.
     pub cost: u64,
-    /// What is done for it.
-    pub does: Does,
-    /// With whom it is decided.
-    pub part: Part,
+    /// What the request does to the limit.
+    pub action: Action,
+    /// With which asks it decides.
+    pub group: Group,
+    /// Whether the request is denied whatever the rule says: the limit is 0, or an attribute of the key is missing.
+    pub is_denied: bool,
     /// Whether the key has one set of numbers at a time. If other numbers charged it last, a denial converts its state to the
     /// numbers of this request. From then on the key refills by them.
     pub has_one_tier: bool,
-    /// Whether the limit is 0, so that the request is denied without asking its rule. The request is charged only if denied
-    /// requests count or if it is charged in full.
-    pub is_blocked: bool,
 }
 
-/// What is done for a request. Everything except `ChargeInFull` is done only if the request passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
-    /// It is charged. A concurrency limit is only looked at.
-    Charge,
-    /// It is charged, and holds a place of a concurrency limit.
-    Hold,
-    /// Its whole cost is charged in any case, also where the request is denied or goes beyond the limit. Cost 0 is denied
-    /// while the key is above its limit. A concurrency limit is only looked at.
-    ChargeInFull,
-    /// Its cost, which was charged before, is given back.
-    Refund,
-    /// Nothing: it is only looked at what it would be told.
-    Preview,
-}
-
-/// With whom a limit decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// All of these must let the request pass.
-    All,
-    /// Of these one must, and those that do are charged.
-    OneOf,
-    /// Nobody: it decides for itself alone.
-    Alone,
-}
-
-/// What a store has decided.
+/// The decisions of a store.
 #[derive(Clone, Debug)]
-pub struct Decided {
-    /// Who did.
+pub struct Decisions {
+    /// Where they come from.
     pub source: Source,
-    /// What the limits come to that do not decide alone. They are counted in the order they were asked in, without those
-    /// that do.
-    pub verdict: Verdict,
-    /// What each limit says, in the order they were asked in.
-    pub each: SmallVec<[Seen; 8]>,
-    /// The places that are held now.
+    /// The decision of each ask, in order.
+    pub each: LimitDecisions,
+    /// The permits that are held now.
     pub permits: Vec<StoredPermit>,
 }
 
-/// What one limit says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The outcome, and how the key stands after it.
+/// The decisions of most requests, without an allocation.
+pub type LimitDecisions = SmallVec<[LimitDecision; USUAL_ASKS]>;
+
+/// The decision of one ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitDecision {
+    /// The outcome, and the status of the key after it.
     pub decision: Decision,
-    /// How long until more can be had than remains, if that is known.
-    pub more_after: Option<Nanos>,
-    /// Whether it was asked: not where another denies, and that was known before.
-    pub is_known: bool,
+    /// What is known of the key.
+    pub knowledge: Knowledge,
 }
 
-/// A place in a concurrency limit that a store keeps.
+/// What is known of the key of an ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Knowledge {
+    /// The table of this process has it.
+    #[default]
+    Local,
+    /// A store has it.
+    Stored {
+        /// The time until more can be had than remains, if that is known.
+        more_after: Option<Nanos>,
+    },
+    /// Nothing: another limit denied the request before this one was asked, or the store gave no answer and the policy decides.
+    Nothing,
+}
+
+/// A slot of a concurrency limit that a store keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPermit {
     /// The store's own name of the key.
     pub key: Vec<u8>,
-    /// Of this permit and no other.
+    /// The ID of this permit.
     pub id: Vec<u8>,
 }
 
-/// Who decided.
+/// Where decisions come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// The table in this process.
+    /// The table of this process.
     #[default]
     Memory,
     /// The store that several processes share.
     Store,
-    /// What is known of a denial that the store told a moment ago.
+    /// A denial of the store that is a moment old.
     DeniedCache,
-    /// What the policy says for when the store gives no answer.
+    /// `on_error` of the policy, because the store gave no answer.
     Fallback,
 }
 
 impl Source {
-    /// As answers tell it.
+    /// The name in replies and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -163,7 +150,7 @@ impl Source {
 pub struct Unavailable {
     /// Why.
     pub why: String,
-    /// For how long it has not given any.
+    /// The time for which it has not answered.
     pub out_for: Duration,
     /// The time until the store is tried again.
     pub retry_after: Duration,

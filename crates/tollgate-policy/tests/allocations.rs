@@ -29,8 +29,8 @@ limits:\n{}  - {{ name: watched, shadow: true, key: [user], token_bucket: {{ rat
     let request = Request { attributes: &attributes, cost: None };
     let check = || {
         let policy = engine.policy();
-        let verdict = policy.check(&request, engine.clock().now()).unwrap();
-        assert_eq!((verdict.limits().len(), verdict.shadow().len()), (8, 1));
+        let verdict = policy.check(&request, engine.clock().now()).now().unwrap().unwrap();
+        assert_eq!((verdict.limits().count(), verdict.shadow().count()), (8, 1));
         verdict.is_allowed()
     };
     assert!(check()); // the first request of a key makes room for it
@@ -76,9 +76,12 @@ fn cells_need_no_allocation() {
         .collect();
     let check = || {
         let mut allowed = 0;
-        engine.throttle_cells(&requests, engine.clock().now(), |decision| {
-            allowed += usize::from(decision.unwrap().is_allowed());
-        });
+        engine
+            .throttle_cells(&requests, engine.clock().now(), |decision| {
+                allowed += usize::from(decision.unwrap().is_allowed());
+            })
+            .now()
+            .unwrap();
         assert_eq!(allowed, requests.len());
     };
     check();

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate::{Clock, Outcome, Permit, Retry, Timestamp};
-use tollgate_policy::{Engine, Policy, Reason, Request, headers};
+use tollgate::{Clock, Outcome, Retry, Timestamp};
+use tollgate_policy::{Engine, Permits, Policy, Reason, Request, headers};
 
 const ALGORITHMS: [&str; 4] = [
     "fixed_window: { limit: LIMIT, window: 60s }",
@@ -40,25 +40,26 @@ limits:
 }
 
 /// Whether it passed, the reason, the capacity, what remains, and how long to wait.
-type Answer = (bool, Option<Reason>, u64, u64, Option<u64>);
+type Told = (bool, Option<Reason>, u64, u64, Option<u64>);
 
 /// Whether a request of a tenant passes, with the reason, the capacity, what remains, and how long to wait.
-fn ask(engine: &Engine, tenant: &str, cost: u64) -> Answer {
+fn ask(engine: &Engine, tenant: &str, cost: u64) -> Told {
     ask_and_hold(engine, tenant, cost).0
 }
 
-fn ask_and_hold(engine: &Engine, tenant: &str, cost: u64) -> (Answer, Vec<Permit>) {
+fn ask_and_hold(engine: &Engine, tenant: &str, cost: u64) -> (Told, Permits) {
     let policy = engine.policy();
     let attributes = [("tenant", tenant)];
     let request = Request { attributes: &attributes, cost: Some(cost) };
-    let (verdict, permits) = policy.plan_with_permits(&request).unwrap().acquire(Timestamp::default());
+    let mut verdict = policy.acquire(&request, Timestamp::default()).now().unwrap().unwrap();
+    let permits = verdict.take_permits();
     let limit = verdict.reported().expect("one limit");
     let retry_after = verdict.retry_after().map(tollgate::Nanos::get);
     let remaining = limit.decision().status.remaining;
     ((verdict.is_allowed(), verdict.reason(), limit.capacity(), remaining, retry_after), permits)
 }
 
-const BLOCKED: Answer = (false, Some(Reason::CostExceedsLimit), 0, 0, None);
+const BLOCKED: Told = (false, Some(Reason::CostExceedsLimit), 0, 0, None);
 
 #[test]
 fn limit_0_blocks_a_tier_and_a_tenant_and_nobody_else() {
@@ -104,7 +105,7 @@ fn a_blocked_limit_shows_0_in_headers_numbers_and_explanations() {
     let engine = engine(&file(ALGORITHMS[0], "2"));
     let policy = engine.policy();
     let request = Request { attributes: &[("tenant", "acme")], cost: None };
-    let verdict = policy.plan(&request).unwrap().check(Timestamp::default());
+    let verdict = policy.check(&request, Timestamp::default()).now().unwrap().unwrap();
     assert_eq!(verdict.outcome(), Outcome::Deny { retry: Retry::Never });
     let headers = headers(&policy.headers, &verdict, Duration::ZERO);
     let find = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
@@ -116,11 +117,12 @@ fn a_blocked_limit_shows_0_in_headers_numbers_and_explanations() {
     assert_eq!(policy.tenants["acme"].numbers("a")[0], ("limit", "0".to_owned()));
     assert!(policy.limits[0].is_blocked(Some("banned")) && !policy.limits[0].is_blocked(None));
     assert!(policy.tenants["acme"].is_blocked("a") && !policy.tenants["initech"].is_blocked("a"));
-    let explained = policy.explain(&request, Timestamp::default());
+    let explained = policy.explain(&request, Timestamp::default()).now().unwrap().unwrap();
     let limit = &explained.limits[0];
     assert_eq!((limit.capacity, limit.decision.status.remaining), (0, 0));
     assert_eq!(limit.reason(), Some(Reason::CostExceedsLimit));
-    let key = policy.key("a", &[("tenant", "acme")], Timestamp::default()).expect("a key");
+    let key =
+        policy.key("a", &[("tenant", "acme")], Timestamp::default()).now().unwrap().unwrap().expect("a key");
     assert_eq!((key.capacity, key.status.remaining), (0, 0));
 }
 
@@ -150,8 +152,8 @@ fn a_blocked_request_is_charged_to_no_limit() {
     let policy = engine.policy();
     let decide = |path: &str| {
         let attributes = [("path", path)];
-        let verdict = policy.plan(&Request { attributes: &attributes, cost: None }).unwrap();
-        let verdict = verdict.check(Timestamp::default());
+        let request = Request { attributes: &attributes, cost: None };
+        let verdict = policy.check(&request, Timestamp::default()).now().unwrap().unwrap();
         let left = verdict.limits().next().expect("one").decision().status.remaining;
         (verdict.is_allowed(), left, verdict.shadow().next().expect("one").is_allowed())
     };

@@ -182,8 +182,8 @@ descriptors:
         let attributes: Vec<_> = [("domain", "d")].into_iter().chain(entries.iter().copied()).collect();
         let policy = files.engine.policy();
         let described = [Described { attributes: &attributes, hits: Hits::Charge(0), limit: None }];
-        let together = policy.check_together(&described, files.now).unwrap();
-        together.answers[0].descriptor().unwrap().metric(entries)
+        let together = policy.check_descriptors(&described, files.now).now().unwrap().unwrap();
+        together.descriptors().nth(0).unwrap().descriptor().unwrap().metric(entries)
     };
     assert_eq!(metric(&[("key1", "unspecified_value")]).as_deref(), Some("d.key1_unspecified_value"));
     assert_eq!(metric(&[("key1", "value1")]), None, "the limit's own metrics are enough");

@@ -41,8 +41,9 @@ fn windows_are_aligned_to_the_epoch() {
         let attributes = [("domain", "d"), ("k", "v")];
         let policy = files.engine.policy();
         let described = [Described { attributes: &attributes, hits: Hits::Usual, limit: None }];
-        let together = policy.check_together(&described, files.now).unwrap();
-        let reset = together.answers[0].verdict.limits().next().unwrap().decision().status.reset_after;
+        let together = policy.check_descriptors(&described, files.now).now().unwrap().unwrap();
+        let reset =
+            together.descriptors().nth(0).unwrap().limits().next().unwrap().decision().status.reset_after;
         assert_eq!(reset.as_secs_ceil(), seconds - started % seconds, "{unit}");
     }
 }
@@ -246,7 +247,7 @@ limits:
     assert!(files.ask("edge", &both).0);
     assert!(!files.ask("edge", &both).0, "the buckets are empty");
     let policy = files.engine.policy();
-    let reports = policy.key("reports", &[("path", "/reports")], files.now).unwrap();
+    let reports = policy.key("reports", &[("path", "/reports")], files.now).now().unwrap().unwrap().unwrap();
     assert_eq!(reports.status.remaining, 3, "what the buckets denied cost the log nothing");
 }
 
@@ -262,11 +263,13 @@ fn more_than_thirty_two_limits_are_refused_by_name_and_cost_nothing() {
         .map(|attributes| Described { attributes, hits: Hits::Usual, limit: None })
         .collect();
     let policy = files.engine.policy();
-    let Err(NotDecided::TooManyLimits(refused)) = policy.check_together(&described, files.now) else {
+    let Err(NotDecided::TooManyLimits(refused)) =
+        policy.check_descriptors(&described, files.now).now().unwrap()
+    else {
         panic!("33 limits were decided")
     };
     assert_eq!(refused.limits.len(), 33);
-    assert!(policy.check_together(&described[..32], files.now).unwrap().is_allowed());
+    assert!(policy.check_descriptors(&described[..32], files.now).now().unwrap().unwrap().is_allowed());
 }
 
 /// A limit that is sent with a descriptor is used instead of the policy's, and is decided with the others.
@@ -290,13 +293,17 @@ descriptors:
             },
             Described { attributes: &other, hits: Hits::Usual, limit: None },
         ];
-        let together = policy.check_together(&described, files.now).unwrap();
-        let left = |answer: &tollgate_policy::Answer<'_>| {
-            answer.overridden.map(|sent| sent.decision.status.remaining)
-        };
-        let other =
-            together.answers[1].verdict.limits().next().map(|limit| limit.decision().status.remaining);
-        (together.is_allowed(), together.answers[0].is_allowed(), left(&together.answers[0]), other)
+        let together = policy.check_descriptors(&described, files.now).now().unwrap().unwrap();
+        let first = together.descriptors().next().unwrap();
+        let other = together
+            .descriptors()
+            .nth(1)
+            .unwrap()
+            .limits()
+            .next()
+            .map(|limit| limit.decision().status.remaining);
+        let left = first.sent().map(|sent| sent.decision.status.remaining);
+        (together.is_allowed(), first.is_allowed(), left, other)
     };
     assert_eq!(ask("d", 3, 2), (true, true, Some(1), Some(3)));
     assert_eq!(ask("d", 3, 2), (false, false, Some(1), Some(3)), "never shadow, and the other pays nothing");
@@ -323,7 +330,9 @@ fn limits_that_are_sent_count_by_unit_and_the_strictest_holds() {
         limit: Some(Override { limit, window: Duration::from_secs(seconds) }),
     };
     let at = |seconds: u64| Timestamp::from_nanos(seconds * 1_000_000_000);
-    let passes = |asked: &[Described<'_>], now| policy.check_together(asked, now).unwrap().is_allowed();
+    let passes = |asked: &[Described<'_>], now| {
+        policy.check_descriptors(asked, now).now().unwrap().unwrap().is_allowed()
+    };
     let day = 86_400;
     assert_eq!([0; 4].map(|_| passes(&[of(3, day)], at(0))), [true, true, true, false]);
     assert!(passes(&[of(1000, 1)], at(1)) && passes(&[of(1000, 1)], at(3)), "another unit");
@@ -345,11 +354,13 @@ fn more_limits_than_are_remembered_may_be_sent() {
         limit: Some(Override { limit, window: Duration::from_secs(1) }),
     };
     for limit in 1..=4096 {
-        let _ = policy.check_together(&[of(limit)], now);
+        let _ = policy.check_descriptors(&[of(limit)], now).now().unwrap();
     }
     for limit in 0..300 {
-        let _ = policy.check_together(&[of(4096 + limit), of(1 + limit), of(5000 + limit)], now);
+        let described = [of(4096 + limit), of(1 + limit), of(5000 + limit)];
+        let _ = policy.check_descriptors(&described, now).now().unwrap();
     }
-    let refused = policy.check_together(&[of(1), of(9999)], now);
+    let described = [of(1), of(9999)];
+    let refused = policy.check_descriptors(&described, now).now().unwrap();
     assert!(matches!(refused, Ok(_) | Err(NotDecided::Override(_))), "{refused:?}");
 }

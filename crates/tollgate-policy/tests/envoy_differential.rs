@@ -14,7 +14,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use tollgate::{Clock, Timestamp};
-use tollgate_policy::{Answer, Described, Engine, Hits, LimitVerdict, Override, Policy, import_envoy};
+use tollgate_policy::{
+    Described, DescriptorVerdict, Engine, Hits, LimitVerdict, Override, Policy, import_envoy,
+};
 use tollgate_testkit::oracle::envoy::{
     Case, Counting, CurrentLimit, Descriptor, Features, Request, Response, Service, Status, Unit,
     random_case, smallest,
@@ -131,8 +133,8 @@ fn decide(engine: &Engine, request: &Request, now: Timestamp) -> Response {
         })
         .collect();
     let policy = engine.policy();
-    let together = policy.check_together(&described, now).unwrap();
-    Response { is_over: !together.is_allowed(), statuses: together.answers.iter().map(status).collect() }
+    let together = policy.check_descriptors(&described, now).now().unwrap().unwrap();
+    Response { is_over: !together.is_allowed(), statuses: together.descriptors().map(status).collect() }
 }
 
 fn hits(request: &Request, descriptor: &Descriptor) -> Hits {
@@ -144,22 +146,21 @@ fn hits(request: &Request, descriptor: &Descriptor) -> Hits {
 }
 
 /// What the service answers for a descriptor: `grpc/answer.rs` of the server.
-fn status(answer: &Answer<'_>) -> Status {
+fn status(answer: DescriptorVerdict<'_, '_>) -> Status {
     let nothing =
         Status { is_over: false, current_limit: None, limit_remaining: 0, duration_until_reset: None };
-    let (decision, rule, is_over, name, blocked) = if let Some(sent) = &answer.overridden {
-        let limit = answer.request().limit.unwrap();
-        (sent.decision, sent.rule, !sent.decision.is_allowed(), String::new(), limit.limit == 0)
+    let (decision, rule, is_over, name, blocked) = if let Some(sent) = &answer.sent() {
+        (sent.decision, sent.rule, !sent.decision.is_allowed(), String::new(), sent.limit == 0)
     } else {
-        let (limit, is_over): (LimitVerdict<'_, '_>, bool) =
-            match (answer.verdict.reported(), answer.verdict.shadow().next()) {
-                (Some(limit), _) => (limit, !answer.verdict.is_allowed()),
-                (None, Some(limit)) => (limit, false),
-                (None, None) if answer.is_unlimited() => {
-                    return Status { limit_remaining: u32::MAX, ..nothing };
-                }
-                (None, None) => return nothing,
-            };
+        let (limit, is_over): (LimitVerdict<'_, '_>, bool) = match (answer.reported(), answer.shadow().next())
+        {
+            (Some(limit), _) => (limit, !answer.outcome().is_allowed()),
+            (None, Some(limit)) => (limit, false),
+            (None, None) if answer.is_unlimited() => {
+                return Status { limit_remaining: u32::MAX, ..nothing };
+            }
+            (None, None) => return nothing,
+        };
         let descriptor = limit.limit().descriptor.as_ref().unwrap();
         let name = descriptor.name.clone().unwrap_or_default();
         (limit.decision(), *limit.rule(), is_over, name, descriptor.blocked)

@@ -27,7 +27,8 @@ limits:
     let engine = Engine::with_clock(policy(&file("1/h")), Clock::manual()).unwrap();
     let check = |attributes: &[(&str, &str)]| {
         let policy = engine.policy();
-        let verdict = policy.check(&Request { attributes, cost: None }, engine.clock().now()).unwrap();
+        let verdict =
+            policy.check(&Request { attributes, cost: None }, engine.clock().now()).now().unwrap().unwrap();
         verdict.outcome().retry_after().map(|wait| wait.as_secs_ceil())
     };
     let (alice, acme) = ([("user", "alice")], [("tenant", "acme"), ("user", "bob")]);
@@ -58,7 +59,12 @@ limits:
     let engine = Engine::with_clock(policy(file), Clock::manual()).unwrap();
     let passes = |attributes: &[(&str, &str)]| {
         let policy = engine.policy();
-        policy.check(&Request { attributes, cost: None }, engine.clock().now()).unwrap().is_allowed()
+        policy
+            .check(&Request { attributes, cost: None }, engine.clock().now())
+            .now()
+            .unwrap()
+            .unwrap()
+            .is_allowed()
     };
     assert_eq!([(); 3].map(|()| passes(&[("tenant", "acme")])), [true, true, false]);
     assert!(!passes(&[("user", "acme")]));
@@ -99,8 +105,8 @@ limits:
                         let attributes = [("tenant", name.as_str()), ("user", name.as_str())];
                         let policy = engine.policy();
                         let request = Request { attributes: &attributes, cost: None };
-                        let verdict = policy.check(&request, engine.clock().now()).unwrap();
-                        assert_eq!(verdict.limits().len(), 3);
+                        let verdict = policy.check(&request, engine.clock().now()).now().unwrap().unwrap();
+                        assert_eq!(verdict.limits().count(), 3);
                         passed.fetch_add(u64::from(verdict.is_allowed()), Ordering::Relaxed);
                         asked.fetch_add(1, Ordering::Relaxed);
                     }
@@ -122,6 +128,7 @@ limits:
     let alone = [("tenant", "fresh"), ("user", "fresh")];
     let (policy, now) = (engine.policy(), engine.clock().now());
     let request = Request { attributes: &alone, cost: None };
-    let allowed = (0..1000).filter(|_| policy.check(&request, now).unwrap().is_allowed()).count();
+    let allowed =
+        (0..1000).filter(|_| policy.check(&request, now).now().unwrap().unwrap().is_allowed()).count();
     assert_eq!(allowed, 500);
 }

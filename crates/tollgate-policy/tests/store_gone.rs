@@ -1,6 +1,5 @@
 //! What is decided while the store gives no answer.
 
-use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,8 +9,8 @@ use std::time::Duration;
 
 use tollgate::{Clock, Rule, Timestamp};
 use tollgate_policy::{
-    Ask, Decided, Described, Engine, EngineError, Hits, Later, Policy, Reason, Request, Source, Store,
-    StoredPermit, Unavailable,
+    Answer, Ask, Decisions, Described, Engine, EngineError, Hits, Later, Policy, Reason, Request, Source,
+    Store, StoredPermit, Unavailable,
 };
 
 /// When the store is tried again.
@@ -25,24 +24,24 @@ struct Gone {
 }
 
 impl Gone {
-    fn no_answer<T: Send + 'static>(&self) -> Later<'_, T> {
+    fn no_answer<T: Send + 'static>(&self) -> Later<'_, Result<T, Unavailable>> {
         let out_for = Duration::from_secs(self.out_for.load(Ordering::Relaxed));
         Box::pin(async move { Err(Unavailable { why: "it is gone".into(), out_for, retry_after: PROBE }) })
     }
 }
 
 impl Store for Gone {
-    fn decide<'a>(&'a self, _: &'a [Ask<'_>], _: bool) -> Later<'a, Decided> {
+    fn decide<'a>(&'a self, _: &'a [Ask<'_>]) -> Later<'a, Result<Decisions, Unavailable>> {
         self.no_answer()
     }
 
-    fn release<'a>(&'a self, _: &'a [StoredPermit]) -> Later<'a, bool> {
+    fn release<'a>(&'a self, _: &'a [StoredPermit]) -> Later<'a, Result<bool, Unavailable>> {
         self.no_answer()
     }
 
     fn release_later(&self, _: Vec<StoredPermit>) {}
 
-    fn forget<'a>(&'a self, _: &'a Ask<'_>) -> Later<'a, bool> {
+    fn forget<'a>(&'a self, _: &'a Ask<'_>) -> Later<'a, Result<bool, Unavailable>> {
         self.no_answer()
     }
 
@@ -55,8 +54,8 @@ impl Store for Gone {
     }
 }
 
-fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+fn now<'a, T: Send + 'a>(answer: Answer<'a, T>) -> T {
+    match pin!(answer.wait()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done,
         Poll::Pending => panic!("nobody is waited for here"),
     }
@@ -84,9 +83,8 @@ fn passing(engine: &Engine, gone: &Gone, seconds: std::ops::Range<u64>) -> Vec<u
             gone.out_for.store(second, Ordering::Relaxed);
             let request = Request { attributes: &[("user", "u")], cost: None };
             let policy = engine.policy();
-            let passes = |_: &u32| {
-                now(policy.plan(&request).expect("one limit").decide(at(1000 + second))).is_allowed()
-            };
+            let passes =
+                |_: &u32| now(policy.check(&request, at(1000 + second))).expect("one limit").is_allowed();
             (0..2000).filter(passes).count()
         })
         .collect()
@@ -117,7 +115,7 @@ limits:
         ("/share", 1, false, true),
     ] {
         let request = Request { attributes: &[("user", "u"), ("path", path)], cost: Some(cost) };
-        let verdict = now(policy.plan(&request).expect("one limit").decide(at(1000)));
+        let verdict = now(policy.check(&request, at(1000))).expect("one limit");
         assert_eq!((verdict.is_allowed(), verdict.source()), (allowed, Source::Fallback), "{path} {cost}");
         assert_eq!(verdict.reported().unwrap().is_known(), known, "{path} {cost}");
         let unavailable = (!allowed && !known).then_some(Reason::Unavailable);
@@ -185,9 +183,9 @@ limits:
         (vec![&a, &b], Hits::Usual, false),
     ] {
         let asked: Vec<Described<'_>> = asked.into_iter().map(|key| described(&key[..], hits)).collect();
-        let together = now(policy.decide_together(&asked, at(1000))).unwrap();
+        let together = now(policy.check_descriptors(&asked, at(1000))).unwrap();
         assert_eq!(together.is_allowed(), allowed);
-        assert!(together.answers.iter().all(|answer| answer.verdict.source() == Source::Fallback));
+        assert_eq!(together.source(), Source::Fallback);
     }
 }
 
@@ -298,12 +296,12 @@ limits: [{{ name: a, key: [user], concurrency: {{ limit: 9 }} }}, {{ name: b, ke
         let (engine, _) = engine(&text(cluster), 1);
         let policy = engine.policy();
         let asked: Vec<Described<'_>> = asked.into_iter().map(described).collect();
-        match now(policy.decide_together(&asked, at(1000))) {
+        match now(policy.check_descriptors(&asked, at(1000))) {
             Ok(together) => assert!(!refused && together.is_allowed(), "{together:?}"),
             Err(error) => {
                 let told = error.to_string();
                 assert!(refused && told.contains("limit `b` by `u1` and of limit `b` by `u2`"), "{told}");
-                assert_eq!(policy.key("b", &one, at(1000)).unwrap().status.remaining, 9, "charged nothing");
+                assert_eq!(engine.stats().keys, 0, "charged nothing");
             }
         }
     }
@@ -318,7 +316,7 @@ fn denial_without_the_store_reports_when_the_store_is_tried_again() {
     let engine = Engine::with_store(policy, Clock::manual(), gone).unwrap();
     let policy = engine.policy();
     let request = Request { attributes: &[("user", "alice")], cost: None };
-    let verdict = now(policy.plan(&request).unwrap().decide(Timestamp::from_nanos(0)));
+    let verdict = now(policy.check(&request, Timestamp::from_nanos(0))).unwrap();
     assert_eq!(verdict.reason(), Some(Reason::Unavailable));
     assert_eq!(verdict.retry_after().map(Duration::from), Some(PROBE));
 }
@@ -334,9 +332,8 @@ fn the_shares_of_a_concurrency_limit_add_up_to_no_more_than_the_limit() {
         let policy = engine.policy();
         let request = Request { attributes: &[("user", "alice")], cost: None };
         let hold = || {
-            let plan = policy.plan_with_permits(&request).unwrap();
-            let (verdict, permits) = now(plan.hold(Timestamp::from_nanos(0)));
-            (verdict.is_allowed(), verdict.reason(), permits)
+            let mut verdict = now(policy.acquire(&request, Timestamp::from_nanos(0))).unwrap();
+            (verdict.is_allowed(), verdict.reason(), verdict.take_permits())
         };
         let taken: Vec<_> = (0..4).map(|_| hold()).collect();
         let passed = taken.iter().filter(|(is_allowed, ..)| *is_allowed).count();
@@ -365,7 +362,7 @@ limits: [{{ name: a, key: [tenant], {algorithm} }}]"
         let decide = |tenant: &str| {
             let attributes = [("tenant", tenant)];
             let request = Request { attributes: &attributes, cost: None };
-            let verdict = now(policy.plan_with_permits(&request).unwrap().hold(at(1))).0;
+            let verdict = now(policy.acquire(&request, at(1))).unwrap();
             let limit = verdict.reported().expect("one limit");
             (verdict.is_allowed(), verdict.reason(), limit.capacity(), verdict.retry_after())
         };

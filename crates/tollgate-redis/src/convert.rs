@@ -17,17 +17,17 @@ use crate::request::Limit;
 /// A state that was written by other numbers, and what it is to be read as: no numbers for a key that is as new.
 #[derive(Debug)]
 pub(crate) struct Replaced {
-    /// Which limit of the request.
-    pub(crate) place: usize,
+    /// Which key of the request.
+    pub(crate) key: usize,
     pub(crate) held: Vec<u8>,
     pub(crate) numbers: String,
 }
 
 impl Replaced {
     /// A state that nobody can read is that of a key that is as new.
-    pub(crate) fn new(place: usize, limit: &Limit, held: Vec<u8>, now: u64) -> Self {
+    pub(crate) fn new(limit: &Limit, held: Vec<u8>, now: u64) -> Self {
         let numbers = converted(limit, &held, Timestamp::from_nanos(now * MICRO)).unwrap_or_default();
-        Self { place, held, numbers }
+        Self { key: limit.key, held, numbers }
     }
 }
 

@@ -51,8 +51,7 @@ fn escape(text: &[u8], key: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use tollgate_core::adaptive::Pace;
-    use tollgate_core::{Rate, TokenBucket};
-    use tollgate_policy::{Does, Part};
+    use tollgate_core::{Action, Group, Rate, TokenBucket};
 
     #[test]
     fn names_are_readable_and_cannot_be_mistaken() {
@@ -71,10 +70,10 @@ mod tests {
                 rule,
                 pace: Pace::FULL,
                 cost: 1,
-                does: Does::Charge,
-                part: Part::All,
+                action: Action::Charge,
+                group: Group::All,
                 has_one_tier: false,
-                is_blocked: false,
+                is_denied: false,
             };
             let mut key = Vec::new();
             write_key(&ask, &mut key);

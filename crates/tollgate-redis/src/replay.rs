@@ -7,10 +7,10 @@
 use redis::Value;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Counts, Credits, Decision, Nanos, Outcome, PermitId, Plan, Retry, Rule, RuleParts, State, Status, Tat,
-    Timestamp, Verdict, Waiting, Window, decide_all,
+    Action, Counts, Credits, Decision, Group, Nanos, Outcome, PermitId, Plan, Retry, Rule, RuleParts, State,
+    Status, Tat, Timestamp, Waiting, Window, decide_each,
 };
-use tollgate_policy::{Does, Part, Seen};
+use tollgate_policy::{Knowledge, LimitDecision, LimitDecisions};
 
 use crate::numbers::{MICRO, Schedule};
 use crate::request::{Limit, Prepared, Which};
@@ -23,8 +23,8 @@ pub(crate) enum Answer {
     Decided(Replayed),
     /// It has not, because the state of a key was written by other numbers.
     OtherNumbers {
-        /// Which limit.
-        place: usize,
+        /// Which key.
+        key: usize,
         /// The state as it is.
         held: Vec<u8>,
         /// In microseconds.
@@ -32,14 +32,11 @@ pub(crate) enum Answer {
     },
 }
 
-/// What was decided.
+/// What was decided of each ask, and whether the request passes.
 #[derive(Debug)]
 pub(crate) struct Replayed {
-    pub(crate) verdict: Verdict,
-    /// Of each limit of the script.
-    pub(crate) each: SmallVec<[Seen; 4]>,
-    /// Of each ask that names the same key as another, with its place: it is decided after those before it.
-    pub(crate) repeated: SmallVec<[(usize, Seen); 2]>,
+    pub(crate) passes: bool,
+    pub(crate) each: LimitDecisions,
 }
 
 /// An answer that no script gives.
@@ -66,10 +63,10 @@ pub(crate) fn read(prepared: &Prepared, which: Which, answer: Value) -> Result<A
     let status = items.number()?;
     if status == 2 {
         let now = items.number()?;
-        let place = usize::try_from(items.number()?).map_err(|_| Misunderstood::Unreadable)?;
+        let key = usize::try_from(items.number()?).map_err(|_| Misunderstood::Unreadable)?;
         let Some(Value::BulkString(held)) = items.0.next() else { return Err(Misunderstood::Unreadable) };
-        let place = place.checked_sub(1).filter(|place| *place < prepared.limits.len());
-        return Ok(Answer::OtherNumbers { place: place.ok_or(Misunderstood::Unreadable)?, held, now });
+        let key = key.checked_sub(1).filter(|key| prepared.limits.iter().any(|limit| limit.key == *key));
+        return Ok(Answer::OtherNumbers { key: key.ok_or(Misunderstood::Unreadable)?, held, now });
     }
     let now = if which == Which::Buckets { NOW } else { items.number()? };
     decided(prepared, which, status, now, &mut items)
@@ -86,58 +83,25 @@ fn decided(
     items: &mut Items,
 ) -> Result<Answer, Misunderstood> {
     let at = Timestamp::from_nanos(now.saturating_mul(MICRO));
-    let mut lines: SmallVec<[Line<'_>; 4]> = SmallVec::new();
-    for limit in &prepared.limits {
-        lines.push(Line { limit, held: Held::read(limit, which, items)?, is_charged: false });
+    let is_late = |limit: &Limit| limit.is_repeated && limit.group == Group::Independent;
+    // The script loads the states of late asks last, after the charges of the others.
+    let mut held: SmallVec<[Option<Held>; 4]> = smallvec::smallvec![None; prepared.limits.len()];
+    for late in [false, true] {
+        for (limit, held) in prepared.limits.iter().zip(&mut held).filter(|(limit, _)| is_late(limit) == late)
+        {
+            *held = Some(Held::read(limit, which, items)?);
+        }
     }
-    let before: SmallVec<[(usize, Held); 2]> = (0..lines.len())
-        .filter(|limit| prepared.limits[*limit].does != Does::Refund && prepared.is_shared(*limit))
-        .map(|limit| (limit, lines[limit].held.clone()))
-        .collect();
-    let (verdict, each) = decide(&mut lines, prepared.is_denied, at);
-    let is_charged = status == 1;
-    if !prepared.is_denied && is_charged != verdict.is_allowed() {
+    let lines = prepared.limits.iter().zip(held);
+    let lines = lines.map(|(limit, held)| Some(Line { limit, held: held?, is_late: is_late(limit) }));
+    let mut lines = Lines(lines.collect::<Option<_>>().ok_or(Misunderstood::Unreadable)?);
+    let mut decisions: SmallVec<[Decision; 4]> = smallvec::smallvec![Decision::default(); lines.len()];
+    let passes = decide_each(&mut lines, at, &mut decisions);
+    if (status == 1) != passes {
         return Err(Misunderstood::Disagree);
     }
-    let repeated = before
-        .into_iter()
-        .flat_map(|(limit, held)| repeated(prepared, limit, &held, lines[limit].is_charged, at))
-        .collect();
-    Ok(Answer::Decided(Replayed { verdict, each, repeated }))
-}
-
-/// What is decided of the asks of one limit that names their key, one after the other. The script has tested and charged them
-/// as one.
-fn repeated(
-    prepared: &Prepared,
-    limit: usize,
-    before: &Held,
-    is_charged: bool,
-    now: Timestamp,
-) -> SmallVec<[(usize, Seen); 2]> {
-    let line = |held: Held| Line { limit: &prepared.limits[limit], held, is_charged };
-    let mut sum = 0_u64;
-    let asks = prepared.asks.iter().enumerate().filter(|(_, asked)| asked.limit == limit);
-    asks.map(|(place, asked)| {
-        let charges = matches!(asked.does, Does::Charge | Does::Hold | Does::ChargeInFull);
-        let is_peek = asked.cost == 0 && asked.does != Does::ChargeInFull;
-        sum = if charges { sum.saturating_add(asked.cost) } else { sum };
-        let mut line = line(before.clone());
-        let outcome = match asked.does {
-            Does::Refund => Outcome::ALLOW,
-            Does::Preview => line.test_cost(asked.cost, now),
-            Does::Charge | Does::Hold | Does::ChargeInFull if is_peek => Outcome::ALLOW,
-            _ if line.limit.is_blocked => line.test_blocked(sum, now),
-            Does::ChargeInFull => line.test_in_full(sum, now),
-            Does::Charge | Does::Hold => line.test_cost(sum, now),
-        };
-        if is_charged {
-            line.spend_cost(sum, now);
-        }
-        let decision = Decision { outcome, status: line.status(now) };
-        (place, line.told(decision, now))
-    })
-    .collect()
+    let each = lines.0.iter().zip(decisions).map(|(line, decision)| line.in_micros(decision, at)).collect();
+    Ok(Answer::Decided(Replayed { passes, each }))
 }
 
 /// What is left of an answer.
@@ -170,7 +134,7 @@ impl Items {
 struct Line<'l> {
     limit: &'l Limit,
     held: Held,
-    is_charged: bool,
+    is_late: bool, // its state was loaded after the charges of the others that name its key
 }
 
 /// A state, or of one that may be large what matters.
@@ -292,23 +256,14 @@ impl Queue {
 
 impl Line<'_> {
     fn test(&self, now: Timestamp) -> Outcome {
-        match self.limit.does {
-            Does::Refund => Outcome::ALLOW,
-            _ if self.limit.is_blocked => self.test_blocked(self.limit.cost, now),
-            Does::ChargeInFull => self.test_in_full(self.limit.cost, now),
-            Does::Charge | Does::Hold | Does::Preview => self.test_cost(self.limit.cost, now),
+        let Limit { action, tested, is_denied, .. } = *self.limit;
+        if is_denied {
+            return action.test_denied(tested, self.status(now));
         }
-    }
-
-    /// A key is above a limit of 0 once anything was charged to it.
-    fn test_blocked(&self, cost: u64, now: Timestamp) -> Outcome {
-        let used_for = self.status(now).reset_after;
-        match cost {
-            0 if self.limit.does == Does::ChargeInFull && !used_for.is_zero() => {
-                Outcome::Deny { retry: Retry::After(used_for) }
-            }
-            0 => Outcome::ALLOW,
-            _ => Outcome::NEVER,
+        match action {
+            Action::Refund => Outcome::ALLOW,
+            Action::ChargeInFull => self.test_in_full(tested, now),
+            Action::Charge | Action::Hold | Action::Peek => self.test_cost(tested, now),
         }
     }
 
@@ -338,18 +293,14 @@ impl Line<'_> {
         }
     }
 
-    fn spend(&mut self, now: Timestamp) {
-        self.is_charged = true;
-        self.spend_cost(self.limit.cost, now);
-    }
-
-    fn spend_cost(&mut self, cost: u64, now: Timestamp) {
-        let Limit { rule, does, .. } = self.limit;
-        let in_full = *does == Does::ChargeInFull;
-        match (&mut self.held, does) {
-            (_, Does::Preview) => {}
-            (Held::State(state), Does::Refund) => _ = rule.refund(state, cost, now, now),
-            (Held::Log(_) | Held::Places(_), Does::Refund) => {}
+    /// Does what `of` does, which names the same key.
+    fn spend(&mut self, of: &Limit, now: Timestamp) {
+        let (rule, cost, action) = (&self.limit.rule, of.cost, of.action);
+        let in_full = action == Action::ChargeInFull;
+        match (&mut self.held, action) {
+            (_, Action::Peek) => {}
+            (Held::State(state), Action::Refund) => _ = rule.refund(state, cost, now, now),
+            (Held::Log(_) | Held::Places(_), Action::Refund) => {}
             (Held::State(state), _) if in_full => rule.spend_in_full(state, cost, now),
             (Held::State(state), _) => rule.spend(state, PermitId(0), cost, now),
             (Held::Log(queue), _) => {
@@ -374,8 +325,8 @@ impl Line<'_> {
         }
     }
 
-    /// What is told: all times in whole microseconds, rounded up, since the store knows no shorter ones.
-    fn told(&self, decision: Decision, now: Timestamp) -> Seen {
+    /// The decision with all times in whole microseconds, rounded up: the store has no shorter ones.
+    fn in_micros(&self, decision: Decision, now: Timestamp) -> LimitDecision {
         let remaining = decision.status.remaining;
         let more_after = match &self.held {
             _ if remaining >= self.limit.rule.capacity() => None,
@@ -384,7 +335,8 @@ impl Line<'_> {
         };
         let outcome = in_micros_of(decision.outcome);
         let status = Status { remaining, reset_after: in_micros(decision.status.reset_after) };
-        Seen { decision: Decision { outcome, status }, more_after: more_after.map(in_micros), is_known: true }
+        let knowledge = Knowledge::Stored { more_after: more_after.map(in_micros) };
+        LimitDecision { decision: Decision { outcome, status }, knowledge }
     }
 }
 
@@ -400,10 +352,10 @@ fn in_micros_of(outcome: Outcome) -> Outcome {
     }
 }
 
-/// The limits that decide together.
-struct Together<'s, 'l>(SmallVec<[&'s mut Line<'l>; 4]>);
+/// The asks of a request, decided as plan.lua decides them.
+struct Lines<'l>(SmallVec<[Line<'l>; 4]>);
 
-impl Plan for Together<'_, '_> {
+impl Plan for Lines<'_> {
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -413,7 +365,11 @@ impl Plan for Together<'_, '_> {
     }
 
     fn spend(&mut self, i: usize, now: Timestamp) {
-        self.0[i].spend(now);
+        let of = self.0[i].limit;
+        self.0[i].spend(of, now);
+        // Later asks that name its key have loaded the state without this charge.
+        let later = self.0[i + 1..].iter_mut().filter(|line| line.limit.key == of.key && !line.is_late);
+        later.for_each(|line| line.spend(of, now));
     }
 
     fn status(&self, i: usize, now: Timestamp) -> Status {
@@ -421,61 +377,14 @@ impl Plan for Together<'_, '_> {
     }
 
     fn counts_denied(&self, i: usize) -> bool {
-        self.0[i].counts_denied()
+        self.0[i].limit.rule.counts_denied()
     }
 
-    fn is_one_of(&self, i: usize) -> bool {
-        self.0[i].limit.part == Part::OneOf
-    }
-}
-
-/// Decides the limits as plan.lua does.
-fn decide(lines: &mut [Line<'_>], is_denied: bool, now: Timestamp) -> (Verdict, SmallVec<[Seen; 4]>) {
-    let mut decisions: SmallVec<[Decision; 4]> = smallvec::smallvec![Decision::default(); lines.len()];
-    let verdict = if is_denied {
-        for (line, decision) in lines.iter_mut().zip(&mut decisions).filter(|(line, _)| !line.is_alone()) {
-            decision.outcome = line.test(now);
-            if line.counts_denied() {
-                line.spend(now);
-            }
-            decision.status = line.status(now);
-        }
-        let live = lines.iter().zip(&decisions).filter(|(line, _)| !line.is_alone());
-        Verdict::of(&live.map(|(_, decision)| *decision).collect::<SmallVec<[Decision; 4]>>())
-    } else {
-        let mut live = Together(lines.iter_mut().filter(|line| !line.is_alone()).collect());
-        let mut of_live: SmallVec<[Decision; 4]> = smallvec::smallvec![Decision::default(); live.len()];
-        let verdict = decide_all(&mut live, now, &mut of_live);
-        drop(live);
-        let places = lines.iter().zip(&mut decisions).filter(|(line, _)| !line.is_alone());
-        places.zip(of_live).for_each(|((_, decision), decided)| *decision = decided);
-        verdict
-    };
-    let passes = verdict.is_allowed() && !is_denied;
-    for (line, decision) in lines.iter_mut().zip(&mut decisions).filter(|(line, _)| line.is_alone()) {
-        decision.outcome = line.test(now);
-        let is_given_back = line.limit.does != Does::Refund || passes;
-        if decision.is_allowed() && is_given_back || line.counts_denied() {
-            line.spend(now);
-        }
-        decision.status = line.status(now);
-    }
-    let seen = lines.iter().zip(decisions).map(|(line, decision)| line.told(decision, now)).collect();
-    let verdict = Verdict { outcome: in_micros_of(verdict.outcome), ..verdict };
-    (verdict, seen)
-}
-
-impl Line<'_> {
-    fn is_alone(&self) -> bool {
-        self.limit.part == Part::Alone
+    fn action(&self, i: usize) -> Action {
+        self.0[i].limit.action
     }
 
-    /// Whether it is charged for a request that is denied, too. What is given back, or only looked at, is not.
-    fn counts_denied(&self) -> bool {
-        match self.limit.does {
-            Does::ChargeInFull => true,
-            Does::Charge | Does::Hold => self.limit.rule.counts_denied(),
-            Does::Refund | Does::Preview => false,
-        }
+    fn group(&self, i: usize) -> Group {
+        self.0[i].limit.group
     }
 }

@@ -3,8 +3,8 @@
 
 use smallvec::SmallVec;
 use tollgate_core::adaptive::Pace;
-use tollgate_core::{Align, Rule, RuleParts, WaitParts};
-use tollgate_policy::{Ask, Does, Part};
+use tollgate_core::{Action, Align, Group, Rule, RuleParts, WaitParts};
+use tollgate_policy::Ask;
 
 use crate::convert::Replaced;
 use crate::key::write_key;
@@ -82,79 +82,97 @@ pub(crate) struct Limit {
     pub(crate) tag: Tag,
     pub(crate) pace: Pace,
     pub(crate) cost: u64,
-    pub(crate) does: Does,
-    pub(crate) part: Part,
+    /// The cost it is tested for: its own, and those of earlier asks that name the same key and decide with it.
+    pub(crate) tested: u64,
+    pub(crate) action: Action,
+    pub(crate) group: Group,
     /// Whether a denial carries a key over that was written by other numbers.
     pub(crate) has_one_tier: bool,
     /// Whether it is denied whatever its rule says.
-    pub(crate) is_blocked: bool,
+    pub(crate) is_denied: bool,
+    /// Which of the keys it has.
+    pub(crate) key: usize,
+    /// Whether other asks that name its key may be charged between its test and its own charge.
+    pub(crate) is_repeated: bool,
 }
 
 impl Limit {
-    fn new(ask: &Ask<'_>) -> Self {
+    fn new(ask: &Ask<'_>, key: usize) -> Self {
         let (full, rule) = (ask.rule, ask.rule.at_reduced_rate(ask.pace));
         let parts = rule.parts();
         let tag = tag(&full.parts(), &parts);
-        // A caller that cannot hold a permit only looks whether there is one.
-        let only_looks = rule.kind().has_permits() && matches!(ask.does, Does::Charge | Does::ChargeInFull);
-        let does = if only_looks { Does::Preview } else { ask.does };
-        let (pace, cost, part) = (ask.pace, ask.cost, ask.part);
-        let (has_one_tier, is_blocked) = (ask.has_one_tier, ask.is_blocked);
-        Self { rule, parts, full, tag, pace, cost, does, part, has_one_tier, is_blocked }
+        // A caller that cannot hold a slot only tests whether there is one. A rate has no slots.
+        let action = match (ask.action, rule.kind().has_permits()) {
+            (Action::Charge | Action::ChargeInFull, true) => Action::Peek,
+            (Action::Hold, false) => Action::Charge,
+            (action, _) => action,
+        };
+        let &Ask { pace, cost, group, has_one_tier, is_denied, .. } = ask;
+        let (tested, is_repeated) = (cost, false);
+        Self {
+            rule,
+            parts,
+            full,
+            tag,
+            pace,
+            cost,
+            tested,
+            action,
+            group,
+            has_one_tier,
+            is_denied,
+            key,
+            is_repeated,
+        }
     }
 
-    /// Pays for another of the same key. What one gives back and the other is charged is not set off: it is charged. One that
-    /// only looks adds nothing. Where one is charged in full, so is the other.
-    fn join(&mut self, other: &Self) {
-        let looks = |limit: &Self| limit.cost == 0 || limit.does == Does::Preview;
-        let other_alone = match (looks(self), looks(other)) {
-            (true, true) => other.cost > self.cost,
-            (is_looking, other_looks) if is_looking || other_looks => is_looking,
-            _ => self.does == Does::Refund && other.does != Does::Refund,
-        };
-        let in_full = !looks(other) || looks(self);
-        if in_full && other.does == Does::ChargeInFull && self.does != Does::Refund {
-            self.does = Does::ChargeInFull;
+    /// Whether it takes something from its key.
+    const fn is_charge(&self) -> bool {
+        matches!(self.action, Action::Charge | Action::ChargeInFull | Action::Hold)
+    }
+
+    /// Decides it after earlier asks that name its key: by the numbers of the first of them, and tested with their costs.
+    fn follow(&mut self, earlier: &[Self]) {
+        let same = || earlier.iter().filter(|limit| limit.key == self.key);
+        let Some(first) = same().next() else { return };
+        let is_peek = !self.is_charge() || (self.cost == 0 && self.action != Action::ChargeInFull);
+        if !is_peek && self.group != Group::Independent {
+            let charged = same().filter(|limit| limit.is_charge() && limit.group != Group::Independent);
+            self.tested = charged.fold(self.cost, |sum, limit| sum.saturating_add(limit.cost));
         }
-        if other_alone {
-            (self.does, self.cost) = (other.does, other.cost);
-        } else if !looks(other) && (self.does == Does::Refund) == (other.does == Does::Refund) {
-            self.cost = self.cost.saturating_add(other.cost);
-        }
-        if other.part == Part::All {
-            self.part = Part::All;
-        }
-        self.has_one_tier &= other.has_one_tier;
-        self.is_blocked |= other.is_blocked;
+        (self.rule, self.parts, self.full) = (first.rule, first.parts, first.full);
+        (self.tag, self.pace) = (first.tag.clone(), first.pace);
+        self.is_repeated = true;
     }
 
     /// Whether one that was denied a moment ago can be denied again without a call, and one that was not has nothing to add:
     /// all must allow, nothing is given back, and nothing counts what is denied.
     pub(crate) fn can_be_denied_before(&self) -> bool {
         let is_asked = match self.rule.kind().has_permits() {
-            true => self.does != Does::Refund,
-            false => matches!(self.does, Does::Charge | Does::Hold),
+            true => self.action != Action::Refund,
+            false => matches!(self.action, Action::Charge | Action::Hold),
         };
         is_asked
-            && self.part == Part::All
+            && self.group == Group::All
             && !self.rule.counts_denied()
-            && !self.is_blocked
+            && !self.is_denied
             && self.cost <= self.rule.capacity()
     }
 
     /// Whether what it says is remembered, in case it is a denial. A place may be given back at any time.
     pub(crate) fn is_remembered(&self) -> bool {
-        let is_charged = matches!(self.does, Does::Charge | Does::Hold) && !self.rule.kind().has_permits();
-        is_charged && self.part != Part::Alone && !self.rule.counts_denied() && self.cost > 0
+        let is_charged =
+            matches!(self.action, Action::Charge | Action::Hold) && !self.rule.kind().has_permits();
+        is_charged && self.group != Group::Independent && !self.rule.counts_denied() && self.cost > 0
     }
 
     /// Whether the short script will do. That takes how long a key lingers from its numbers, which must be those of the tag.
     fn is_plain(&self) -> bool {
         matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_))
             && self.pace == Pace::FULL
-            && matches!(self.does, Does::Charge | Does::Hold)
-            && self.part == Part::All
-            && !self.is_blocked
+            && matches!(self.action, Action::Charge | Action::Hold)
+            && self.group == Group::All
+            && !self.is_denied
             && (1..=self.rule.capacity()).contains(&self.cost)
     }
 
@@ -177,46 +195,55 @@ impl Limit {
         self.full.capacity().saturating_mul(2)
     }
 
-    /// The limit of a window, as a script takes it.
-    const fn limit_of(&self, limit: u64) -> u64 {
-        if self.is_blocked { 0 } else { limit }
+    /// What plan.lua gets of it. An ask whose key others name comes with the number of its key, and once for its test and once for its
+    /// charge; an independent one comes once, because it is tested just before it is charged.
+    fn write(&self, id: &[u8], are_keys_named: bool, to: &mut Texts) {
+        self.write_once(self.tested, id, are_keys_named, to);
+        if self.is_repeated && self.group != Group::Independent {
+            self.write_once(self.cost, id, false, to);
+        }
     }
 
-    /// What plan.lua is told of it.
-    fn write(&self, id: &[u8], to: &mut Texts) {
-        let fits = self.cost <= self.rule.capacity() && !self.is_blocked;
-        let does = match self.does {
-            Does::ChargeInFull if self.cost == 0 => b'p', // denied by what is there already
-            Does::ChargeInFull if fits => b'f',
-            Does::ChargeInFull => b'g',
-            _ if self.cost == 0 => b'z',
-            Does::Refund if self.gives_back(fits) => b'r',
-            Does::Refund => b'z',
-            Does::Preview if !fits => b'x',
-            Does::Preview => b'p',
-            Does::Charge | Does::Hold if !fits => b'n',
-            Does::Charge | Does::Hold => b'c',
+    fn write_once(&self, cost: u64, id: &[u8], is_key_named: bool, to: &mut Texts) {
+        let fits = cost <= self.rule.capacity() && (!self.is_denied || self.action == Action::Refund);
+        let action = match self.action {
+            Action::ChargeInFull if cost == 0 && self.is_denied => b'd',
+            Action::ChargeInFull if cost == 0 => b'p', // denied by what is there already
+            Action::ChargeInFull if fits => b'f',
+            Action::ChargeInFull => b'g',
+            _ if cost == 0 => b'z',
+            Action::Refund if self.gives_back(fits) => b'r',
+            Action::Refund => b'z',
+            Action::Peek if !fits => b'x',
+            Action::Peek => b'p',
+            Action::Charge | Action::Hold if !fits => b'n',
+            Action::Charge => b'c',
+            Action::Hold => b'h',
         };
-        let part = match self.part {
-            Part::All => b'a',
-            Part::OneOf => b'o',
-            Part::Alone => b's',
+        let group = match self.group {
+            Group::All => b'a',
+            Group::AnyOf => b'o',
+            Group::Independent => b's',
         };
+        let group = if self.is_repeated { group.to_ascii_uppercase() } else { group };
         let script = script_letter(self.parts.kind());
         let mut head = |more: &[u8]| {
             to.with(|bytes| {
-                bytes.extend_from_slice(&[script, part, does]);
+                bytes.extend_from_slice(&[script, group, action]);
                 bytes.extend_from_slice(more);
             });
+            if is_key_named {
+                to.number(self.key as u64 + 1);
+            }
         };
         // What does not fit is denied; only counts look at how much it is, that of denied requests or to be given back.
-        let (in_full, most) = (matches!(does, b'f' | b'g'), self.most_in_full());
+        let (in_full, most) = (matches!(action, b'f' | b'g'), self.most_in_full());
         let spent = match fits {
-            true => self.cost,
-            _ if in_full => self.cost.min(most),
+            true => cost,
+            _ if in_full => cost.min(most),
             false => 0,
         };
-        let clipped = self.cost.min(MOST);
+        let clipped = cost.min(MOST);
         match self.parts {
             RuleParts::TokenBucket { bucket, waits, .. } | RuleParts::LeakyBucket { bucket, waits } => {
                 let schedule = Schedule::new(bucket);
@@ -249,7 +276,7 @@ impl Limit {
                 head(if self.has_one_tier { b"k" } else { b"" });
                 to.text(&self.tag);
                 for schedule in [base, peak].map(Schedule::new) {
-                    let cost = if in_full { self.cost.min(schedule.most_in_full()) } else { spent };
+                    let cost = if in_full { cost.min(schedule.most_in_full()) } else { spent };
                     let cost = schedule.span(cost);
                     schedule.write_with_debt(&[cost, schedule.tolerance()], in_full, to);
                 }
@@ -258,14 +285,14 @@ impl Limit {
                 let begins = if align == Align::Epoch { b'e' } else { b'f' };
                 head(&[begins, if counts_denied { b'd' } else { b'-' }]);
                 to.text(&self.tag);
-                to.number(self.limit_of(limit));
+                to.number(limit);
                 to.number(clipped);
                 to.number(window.get() / MICRO);
             }
             RuleParts::SlidingLog { limit, window } => {
                 head(if self.has_one_tier { b"k" } else { b"-" });
                 to.text(&self.tag);
-                to.number(self.limit_of(limit));
+                to.number(limit);
                 to.number(spent);
                 to.number(window.get() / MICRO);
                 if in_full {
@@ -275,7 +302,7 @@ impl Limit {
             RuleParts::SlidingCounter { limit, window, buckets, mode } => {
                 head(mode_letter(mode).as_bytes());
                 to.text(&self.tag);
-                to.number(self.limit_of(limit));
+                to.number(limit);
                 to.number(clipped);
                 to.number(window.get() / MICRO);
                 to.number(buckets.into());
@@ -311,53 +338,49 @@ impl Schedule {
     }
 }
 
-/// An ask of a request, and the limit that it is decided as.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    pub(crate) limit: usize,
-    pub(crate) does: Does,
-    pub(crate) cost: u64,
-}
-
 /// A request, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) keys: Texts,
+    /// One per ask, in order.
     pub(crate) limits: SmallVec<[Limit; 1]>, // they are large, and moved with the future that asks
-    /// The asks, in order.
-    pub(crate) asks: SmallVec<[Asked; 4]>,
-    pub(crate) is_denied: bool,
 }
 
 impl Prepared {
-    pub(crate) fn new(asks: &[Ask<'_>], is_denied: bool) -> Self {
-        let mut keys = Texts::default();
-        let (mut limits, mut asked): (SmallVec<[Limit; 1]>, SmallVec<[Asked; 4]>) = Default::default();
+    pub(crate) fn new(asks: &[Ask<'_>]) -> Self {
+        let (mut keys, mut limits, mut distinct) = (Texts::default(), SmallVec::<[Limit; 1]>::new(), 0);
         for ask in asks {
             keys.with(|bytes| write_key(ask, bytes));
-            let limit = Limit::new(ask);
-            // A key that is named twice pays for both, as one: two limits of a script may not stand for one state.
-            let same = keys.repeated();
-            let place = same.unwrap_or(limits.len());
-            asked.push(Asked { limit: place, does: limit.does, cost: limit.cost });
-            match same {
-                Some(same) => limits[same].join(&limit),
-                None => limits.push(limit),
+            let key = keys.repeated().unwrap_or(distinct);
+            let mut limit = Limit::new(ask, key);
+            if key < distinct {
+                limit.follow(&limits);
+                // An independent ask is decided after the others, also after those that come later.
+                let same = limits.iter_mut().filter(|limit| limit.key == key);
+                same.for_each(|limit| limit.is_repeated |= limit.group == Group::Independent);
             }
+            distinct = distinct.max(key + 1);
+            limits.push(limit);
         }
-        Self { keys, limits, asks: asked, is_denied }
+        Self { keys, limits }
     }
 
-    /// Whether several asks are decided as this limit.
-    pub(crate) fn is_shared(&self, limit: usize) -> bool {
-        self.asks.iter().filter(|asked| asked.limit == limit).count() > 1
+    /// Whether two asks name one key.
+    pub(crate) fn has_same_keys(&self) -> bool {
+        self.limits.iter().any(|limit| limit.is_repeated)
+    }
+
+    /// The key of a limit.
+    pub(crate) fn key(&self, limit: &Limit) -> &[u8] {
+        self.keys.iter().nth(limit.key).expect("every limit has a key")
     }
 
     /// The script that decides it, and what it is told. `now` is the store's own unless a test says otherwise; `id` is that
     /// of the permits it is given.
     pub(crate) fn arguments(&self, now: Option<u64>, id: &[u8], replaced: &[Replaced]) -> (Which, Texts) {
         let mut texts = Texts::default();
-        if !self.is_denied && replaced.is_empty() && self.limits.iter().all(Limit::is_plain) {
+        let has_same_keys = self.has_same_keys();
+        if replaced.is_empty() && !has_same_keys && self.limits.iter().all(Limit::is_plain) {
             for limit in &self.limits {
                 let (RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. }) =
                     limit.parts
@@ -375,15 +398,19 @@ impl Prepared {
         }
         texts.time(now);
         texts.with(|bytes| {
-            bytes.push(if self.is_denied { b'1' } else { b'0' });
+            bytes.extend_from_slice(if has_same_keys { b"k" } else { b"-" });
             if !replaced.is_empty() {
                 bytes.extend_from_slice(replaced.len().to_string().as_bytes());
             }
         });
-        self.limits.iter().for_each(|limit| limit.write(id, &mut texts));
+        for (place, limit) in self.limits.iter().enumerate() {
+            let own = limit.is_repeated.then(|| format!("{}-{place:x}", String::from_utf8_lossy(id)));
+            limit.write(own.as_deref().map_or(id, str::as_bytes), has_same_keys, &mut texts);
+        }
         for one in replaced {
-            let keeps = if self.limits[one.place].has_one_tier { "k" } else { "" };
-            texts.text(format!("{}{keeps}", one.place + 1).as_bytes());
+            let keeps =
+                self.limits.iter().filter(|limit| limit.key == one.key).all(|limit| limit.has_one_tier);
+            texts.text(format!("{}{}", one.key + 1, if keeps { "k" } else { "" }).as_bytes());
             texts.text(&one.held);
             texts.text(one.numbers.as_bytes());
         }

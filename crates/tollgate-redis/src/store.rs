@@ -8,9 +8,10 @@ use std::time::Duration;
 use redis::Value;
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::{Decision, Outcome, Rule, Status, Verdict};
+use tollgate_core::{Action, Decision, Outcome, Rule, Status};
 use tollgate_policy::{
-    Ask, Decided, Does, Later, Part, Redis, Seen, Source, Store, StoredPermit, Unavailable,
+    Ask, Decisions, Knowledge, Later, LimitDecision, LimitDecisions, Permits as HeldPermits, Redis, Source,
+    Store, StoredPermit, Unavailable,
 };
 
 use crate::convert::Replaced;
@@ -181,50 +182,52 @@ impl Inner {
         self.link.call_until(Call { script, keys, args: &args }, until).await
     }
 
-    async fn decide(self: &Arc<Self>, asks: &[Ask<'_>], is_denied: bool) -> Result<Decided, Unavailable> {
-        let prepared = Prepared::new(asks, is_denied);
+    async fn decide(self: &Arc<Self>, prepared: &Prepared) -> Result<Decisions, Unavailable> {
         let sent = Instant::now();
-        let asked: SmallVec<[Asked; 4]> = prepared
-            .keys
-            .iter()
-            .zip(&prepared.limits)
-            .map(|(key, limit)| self.denied.asked(key, limit))
-            .collect();
-        if let Some(decided) = self.denied_before(&prepared, &asked, sent) {
-            return Ok(decided);
+        let asked: SmallVec<[Asked; 4]> =
+            prepared.limits.iter().map(|limit| self.denied.asked(prepared.key(limit), limit)).collect();
+        if let Some(decisions) = self.denied_before(prepared, &asked, sent) {
+            return Ok(decisions);
         }
         let permit =
-            prepared.limits.iter().any(|limit| limit.does == Does::Hold).then(|| self.permits.next());
+            prepared.limits.iter().any(|limit| limit.action == Action::Hold).then(|| self.permits.next());
         let id = permit.as_deref().unwrap_or_default();
-        let answer = self.ask(&prepared, id.as_bytes()).await;
+        let answer = self.ask(prepared, id.as_bytes()).await;
         let now = Instant::now();
+        let has_same_keys = prepared.has_same_keys();
         for (place, (limit, asked)) in prepared.limits.iter().zip(asked).enumerate() {
             match &answer {
-                Ok(replayed) if limit.is_remembered() => {
+                Ok(replayed) if limit.is_remembered() && !has_same_keys => {
                     self.denied.note(asked, &replayed.each[place].decision, sent, now);
                 }
-                Ok(_) if !matches!(limit.does, Does::Refund | Does::ChargeInFull) => {}
+                Ok(_) if !matches!(limit.action, Action::Refund | Action::ChargeInFull) && !has_same_keys => {
+                }
                 // A refund or a charge in full changes the wait. Without the store, only the policy decides.
                 _ => self.denied.forget(asked),
             }
         }
         match answer {
-            Ok(replayed) => Ok(self.told(&prepared, &replayed, id)),
+            Ok(Replayed { passes, each }) => {
+                let allow = |place: usize| passes && each[place].decision.is_allowed();
+                let permits = held(prepared, id, allow);
+                Ok(Decisions { source: Source::Store, each, permits })
+            }
             Err(error) => {
                 if error.may_have_run() {
-                    self.give_up(&prepared, id);
+                    self.give_up(prepared, id);
                 }
                 Err(self.unavailable(error))
             }
         }
     }
 
-    /// What is known without asking. Only what all limits must allow can be denied by one; what is denied anyway may have to be
-    /// counted; and what is more than a limit ever holds has no wait, whatever another limit says.
-    fn denied_before(&self, prepared: &Prepared, asked: &[Asked], now: Instant) -> Option<Decided> {
+    /// The decisions that are known without a call. Only a request that all its limits must allow can be denied by one of them. A
+    /// cost above the capacity of a limit has no wait, whatever another limit says.
+    fn denied_before(&self, prepared: &Prepared, asked: &[Asked], now: Instant) -> Option<Decisions> {
         let limits = &prepared.limits;
         // A test's clock does not go on while nobody asks.
-        if prepared.is_denied || self.clock.is_some() || !limits.iter().all(Limit::can_be_denied_before) {
+        if self.clock.is_some() || prepared.has_same_keys() || !limits.iter().all(Limit::can_be_denied_before)
+        {
             return None;
         }
         let mut found: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
@@ -232,30 +235,26 @@ impl Inner {
             found.push(match self.denied.find(*asked, now) {
                 Found::Denied(decision) if limit.is_remembered() => Some(decision),
                 Found::Nothing | Found::Denied(_) => None,
-                // One limit's turn to ask is that of the whole request: what another denies is not all there is to tell.
+                // If it is one limit's turn to ask, the whole request asks: other limits may deny for longer.
                 Found::Ask => return None,
             });
         }
         if found.iter().all(Option::is_none) {
             return None;
         }
-        // What the other limits would say, nobody has asked.
-        let unknown = |limit: &Limit| {
-            let status = Status { remaining: limit.rule.capacity(), ..Status::default() };
-            Decision { outcome: Outcome::ALLOW, status }
+        let decision = |(limit, found): (&Limit, &Option<Decision>)| match found {
+            Some(decision) => {
+                LimitDecision { decision: *decision, knowledge: Knowledge::Stored { more_after: None } }
+            }
+            // The store was not asked about it.
+            None => {
+                let status = Status { remaining: limit.rule.capacity(), ..Status::default() };
+                let decision = Decision { outcome: Outcome::ALLOW, status };
+                LimitDecision { decision, knowledge: Knowledge::Nothing }
+            }
         };
-        let each: SmallVec<[Seen; 4]> = limits
-            .iter()
-            .zip(&found)
-            .map(|(limit, found)| Seen {
-                decision: found.unwrap_or_else(|| unknown(limit)),
-                more_after: None,
-                is_known: found.is_some(),
-            })
-            .collect();
-        let decisions: SmallVec<[Decision; 4]> = each.iter().map(|seen| seen.decision).collect();
-        let replayed = Replayed { verdict: Verdict::of(&decisions), each, repeated: SmallVec::new() };
-        Some(Decided { source: Source::DeniedCache, ..self.told(prepared, &replayed, "") })
+        let each: LimitDecisions = limits.iter().zip(&found).map(decision).collect();
+        Some(Decisions { source: Source::DeniedCache, each, permits: Vec::new() })
     }
 
     /// Asks the script until it has decided: for a key that was written by other numbers, it is told what to read it as.
@@ -273,9 +272,10 @@ impl Inner {
                 .map_err(|error| NoAnswer::Misread(error.to_string()))?
             {
                 Answer::Decided(replayed) => return Ok(replayed),
-                Answer::OtherNumbers { place, held, now } => {
-                    replaced.retain(|one| one.place != place);
-                    replaced.push(Replaced::new(place, &prepared.limits[place], held, now));
+                Answer::OtherNumbers { key, held, now } => {
+                    replaced.retain(|one| one.key != key);
+                    let limit = prepared.limits.iter().find(|limit| limit.key == key);
+                    replaced.extend(limit.map(|limit| Replaced::new(limit, held, now)));
                 }
             }
             // What is sent after its time is charged, and nobody hears of it.
@@ -291,28 +291,8 @@ impl Inner {
         self.clock.as_ref().map(|clock| clock.load(Ordering::Relaxed))
     }
 
-    /// What is told of a request: of each ask, though several may have been decided as one.
-    fn told(&self, prepared: &Prepared, replayed: &Replayed, permit: &str) -> Decided {
-        let verdict = &replayed.verdict;
-        // Limits and asks are counted without those that decide alone.
-        let live =
-            |place: usize| prepared.limits[..place].iter().filter(|limit| limit.part != Part::Alone).count();
-        let asks: SmallVec<[usize; 8]> = prepared.asks.iter().map(|asked| asked.limit).collect();
-        let mut each: SmallVec<[Seen; 8]> = asks.iter().map(|limit| replayed.each[*limit]).collect();
-        replayed.repeated.iter().for_each(|(place, seen)| each[*place] = *seen);
-        let asks = asks.iter().filter(|limit| prepared.limits[**limit].part != Part::Alone);
-        // The last of those that name one key: it is decided with the costs of all of them.
-        let reported = verdict.reported.and_then(|reported| {
-            let of_asks: SmallVec<[usize; 8]> = asks.map(|limit| live(*limit)).collect();
-            of_asks.iter().rposition(|of| *of == reported)
-        });
-        let is_held = verdict.is_allowed() && !prepared.is_denied;
-        let permits = if is_held { held(prepared, permit) } else { Vec::new() };
-        Decided { source: Source::Store, verdict: Verdict { reported, ..*verdict }, each, permits }
-    }
-
     async fn forget(&self, ask: &Ask<'_>) -> Result<bool, Unavailable> {
-        let prepared = Prepared::new(std::slice::from_ref(ask), false);
+        let prepared = Prepared::new(std::slice::from_ref(ask));
         let key = prepared.keys.iter().next().expect("the key of the one that is asked of");
         let answer = self.call(&self.scripts.forget, &[key], &Texts::default()).await;
         self.denied.forget(self.denied.asked(key, &prepared.limits[0]));
@@ -351,11 +331,30 @@ impl NoAnswer {
 }
 
 impl Store for RedisStore {
-    fn decide<'a>(&'a self, asks: &'a [Ask<'_>], is_denied: bool) -> Later<'a, Decided> {
-        Box::pin(self.0.decide(asks, is_denied))
+    fn decide<'a>(&'a self, asks: &'a [Ask<'_>]) -> Later<'a, Result<Decisions, Unavailable>> {
+        let prepared = Prepared::new(asks);
+        if !prepared.limits.iter().any(|limit| limit.action == Action::Hold) {
+            return Box::pin(async move { self.0.decide(&prepared).await });
+        }
+        // The answer is waited for also if the caller leaves. The slots are released then.
+        let store = self.clone();
+        let deciding = tokio::spawn(async move {
+            let mut decisions = store.0.decide(&prepared).await?;
+            let permits = std::mem::take(&mut decisions.permits);
+            Ok((decisions, HeldPermits::stored(Arc::new(store), permits)))
+        });
+        Box::pin(async move {
+            let (mut decisions, permits) = match deciding.await {
+                Ok(decided) => decided?,
+                Err(error) => return Err(self.0.unavailable(NoAnswer::Misread(error.to_string()))),
+            };
+            decisions.permits = permits.in_store().unwrap_or_default().to_vec();
+            permits.leave_in_store();
+            Ok(decisions)
+        })
     }
 
-    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, bool> {
+    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, Result<bool, Unavailable>> {
         Box::pin(self.0.release(permits))
     }
 
@@ -363,7 +362,7 @@ impl Store for RedisStore {
         self.0.release_later(permits, true);
     }
 
-    fn forget<'a>(&'a self, ask: &'a Ask<'_>) -> Later<'a, bool> {
+    fn forget<'a>(&'a self, ask: &'a Ask<'_>) -> Later<'a, Result<bool, Unavailable>> {
         Box::pin(self.0.forget(ask))
     }
 

@@ -1,4 +1,4 @@
-//! The Redis store keeps every promise of a store, as the table in memory does: on Redis, and on Valkey where that is
+//! The Redis store keeps every promise of a store, as the table in memory action: on Redis, and on Valkey where that is
 //! installed.
 
 use std::collections::HashMap;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tollgate_core::Rule;
 use tollgate_core::adaptive::Pace;
-use tollgate_policy::{Ask, Does, Part, Store as _};
+use tollgate_core::{Action, Group};
+use tollgate_policy::{Ask, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::conformance::{Line, Store, conforms};
 use tollgate_testkit::oracle::Several;
@@ -52,16 +53,17 @@ impl Store for Waiting<'_> {
             rule: self.rules[&line.limit],
             pace: Pace::FULL,
             cost: line.cost,
-            does: Does::Charge,
-            part: Part::All,
+            action: Action::Charge,
+            group: Group::All,
             has_one_tier: false,
-            is_blocked: false,
+            is_denied: false,
         });
         let asks: Vec<Ask<'_>> = asks.collect();
-        let decided = self.runtime.block_on(self.store.decide(&asks, false)).unwrap();
+        let decided = self.runtime.block_on(self.store.decide(&asks)).unwrap();
         let summary =
             Several::summary(decided.each.iter().map(|seen| plain::answer(seen.decision)).collect());
-        let verdict = decided.verdict;
+        let groups = asks.iter().map(|ask| ask.group);
+        let verdict = tollgate_core::Verdict::of(groups.zip(decided.each.iter().map(|each| each.decision)));
         assert_eq!((verdict.is_allowed(), verdict.reported), (summary.allowed, Some(summary.reported)));
         summary
     }

@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use tollgate::{KeyedLimiter, Numbers, Shed};
 use tollgate_core::adaptive::{Load, Pace, RateMultiplier};
 use tollgate_core::{
-    AlgorithmKind, Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, Log, MaxWait, Mode,
-    Nanos, Outcome, PermitId, Permits, Rate, Retry, Rule, SlidingCounter, SlidingLog, State, Status,
-    Timestamp, TokenBucket,
+    Action, AlgorithmKind, Align, BurstCredits, Concurrency, Decision, FixedWindow, Group, LeakyBucket, Log,
+    MaxWait, Mode, Nanos, Outcome, PermitId, Permits, Rate, Retry, Rule, SlidingCounter, SlidingLog, State,
+    Status, Timestamp, TokenBucket,
 };
-use tollgate_policy::{Ask, Does, Part, Store as _, StoredPermit};
+use tollgate_policy::{Ask, Store as _, StoredPermit};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::{Random, RedisServer, is_long};
 
@@ -185,30 +185,30 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
                 5..=9 => random.between(1, most.min(5)),
                 _ => 1,
             };
-            let does = match random.below(20) {
-                0 => Does::Preview,
+            let action = match random.below(20) {
+                0 => Action::Peek,
                 // The store does not know when a window was carried over, which matters to a clock that is behind.
-                1 | 2 if !matches!(rule, Rule::SlidingLog(_)) && clock.now == clock.newest => Does::Refund,
+                1 | 2 if !matches!(rule, Rule::SlidingLog(_)) && clock.now == clock.newest => Action::Refund,
                 // The store counts up to 2^52, the core up to 2^62.
-                3 | 4 if most < 1 << 30 => Does::ChargeInFull,
-                _ => Does::Charge,
+                3 | 4 if most < 1 << 30 => Action::ChargeInFull,
+                _ => Action::Charge,
             };
-            let (decision, is_written) = match does {
-                Does::Charge | Does::Hold => {
+            let (decision, is_written) = match action {
+                Action::Charge | Action::Hold => {
                     let decision = rule.decide(state, PermitId(0), cost, now);
                     let carries_over = has_one_tier && decision.retry_after().is_some();
                     (decision, cost > 0 && (decision.is_allowed() || rule.counts_denied() || carries_over))
                 }
-                Does::ChargeInFull => {
+                Action::ChargeInFull => {
                     let outcome = rule.test_in_full(state, cost, now);
                     rule.spend_in_full(state, cost, now);
                     (Decision { outcome, status: rule.status(state, now) }, cost > 0)
                 }
-                Does::Preview => {
+                Action::Peek => {
                     let (outcome, status) = (rule.test(state, cost, now), rule.status(state, now));
                     (Decision { outcome, status }, false)
                 }
-                Does::Refund => {
+                Action::Refund => {
                     let given = rule.refund(state, cost, now, now);
                     (
                         Decision { outcome: Outcome::ALLOW, status: rule.status(state, now) },
@@ -222,7 +222,7 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
             if let Some(wait) = decision.retry_after() {
                 due = Some(wait.get().div_ceil(1000)).filter(|wait| *wait < 10_000_000).or(due);
             }
-            expected.push((told(decision), cost, does, rule));
+            expected.push((told(decision), cost, action, rule));
             let store = store.clone();
             asked.spawn(async move {
                 let (limit, key_text) = (name.to_owned(), key.to_string());
@@ -233,22 +233,22 @@ async fn compare(store: &RedisStore, name: &'static str, make: Make, seed: u64, 
                     rule,
                     pace: Pace::FULL,
                     cost,
-                    does,
+                    action,
                     // Alone they take the long script, together some take the short one.
-                    part: if key % 2 == 0 { Part::All } else { Part::Alone },
+                    group: if key % 2 == 0 { Group::All } else { Group::Independent },
                     has_one_tier,
-                    is_blocked: false,
+                    is_denied: false,
                 };
-                let decided = store.decide(&[ask], false).await;
+                let decided = store.decide(&[ask]).await;
                 (key, decided.unwrap_or_else(|error| panic!("{name}, key {key}: {error}")).each[0].decision)
             });
         }
         while let Some(answer) = asked.join_next().await {
             let (key, decision) = answer.unwrap();
-            let (expected, cost, does, rule) = expected[key];
+            let (expected, cost, action, rule) = expected[key];
             assert_eq!(
                 decision, expected,
-                "{name}: step {step} at {}, key {key}, {does:?} of {cost} by {rule:?}",
+                "{name}: step {step} at {}, key {key}, {action:?} of {cost} by {rule:?}",
                 clock.now
             );
         }
@@ -312,24 +312,24 @@ async fn compare_paces(
         }
         let cost = if changes { 1 } else { random.between(1, rule.capacity().div_ceil(2)) };
         let pace = multiplier.pace();
-        let ask = |does| Ask {
+        let ask = |action| Ask {
             limit: name.into(),
             key: std::iter::once(key.as_bytes()).collect(),
             tag: b"",
             rule,
             pace,
             cost,
-            does,
-            part: Part::All,
+            action,
+            group: Group::All,
             has_one_tier: true,
-            is_blocked: false,
+            is_denied: false,
         };
         let asked = limiter.ask(key).tier(tier).cost(cost);
         // A change meets a request that is charged in any case. So the key is carried over when the clock in memory changes.
         let (decided, expected) = if changes {
-            (store.decide(&[ask(Does::ChargeInFull)], false).await, asked.in_full().check())
+            (store.decide(&[ask(Action::ChargeInFull)]).await, asked.action(Action::ChargeInFull).check())
         } else {
-            (store.decide(&[ask(Does::Preview)], false).await, asked.preview_at(now))
+            (store.decide(&[ask(Action::Peek)]).await, asked.preview_at(now))
         };
         let found = decided.unwrap_or_else(|error| panic!("{name}: {error}")).each[0].decision;
         let context = || {
@@ -362,7 +362,7 @@ async fn compare_paces(
         wait = found.retry_after().map_or(wait, |wait| (wait.get() / 1000).clamp(1, 10_000_000));
         // Within what is rounded, one may allow what the other denies. That is not charged.
         if is_same && !changes {
-            let charged = store.decide(&[ask(Does::Charge)], false).await.unwrap().each[0].decision;
+            let charged = store.decide(&[ask(Action::Charge)]).await.unwrap().each[0].decision;
             assert_eq!(charged.outcome, found.outcome, "{}", context());
             assert_eq!(asked.check().outcome, expected.outcome, "{}", context());
         }
@@ -409,14 +409,14 @@ async fn compare_permits(store: &RedisStore, random: &mut Random, key: u64, step
             rule: rule.into(),
             pace: Pace::FULL,
             cost,
-            does: if random.below(5) == 0 { Does::Charge } else { Does::Hold },
-            part: Part::All,
+            action: if random.below(5) == 0 { Action::Charge } else { Action::Hold },
+            group: Group::All,
             has_one_tier: false,
-            is_blocked: false,
+            is_denied: false,
         };
-        let decided = store.decide(std::slice::from_ref(&ask), false).await.unwrap();
+        let decided = store.decide(std::slice::from_ref(&ask)).await.unwrap();
         let outcome = rule.test(&state, cost, now);
-        if outcome.is_allowed() && ask.does == Does::Hold && cost > 0 {
+        if outcome.is_allowed() && ask.action == Action::Hold && cost > 0 {
             let id = PermitId(step as u64);
             rule.acquire(&mut state, id, cost, now);
             held.push((id, decided.permits[0].clone()));

@@ -71,8 +71,8 @@ async fn go(service: &Service, habit: &Habit, round: u64) {
         let attributes =
             [("tenant", habit.tenant), ("user", &user), ("method", method), ("path", habit.path)];
         let request = Request { attributes: &attributes, cost: None };
-        let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+        let policy = service.engine.policy();
         // What is decided is seen in the metrics, which is what it is for.
-        let _ = service.decide(&policy, &request, now, Protocol::http).await;
+        let _ = service.calls(Protocol::http).check(&policy, &request, drop).wait().await;
     }
 }

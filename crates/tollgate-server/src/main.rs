@@ -6,6 +6,7 @@
 mod output; // first, so that its macros replace those of the standard library in all modules below
 
 mod admin;
+mod calls;
 mod cli;
 mod client;
 mod commands;

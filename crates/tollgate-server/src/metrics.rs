@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tollgate::{DelayQueue, Nanos};
-use tollgate_policy::{Answer, Engine, LimitVerdict, Source, Verdict};
+use tollgate_policy::{DescriptorVerdict, Engine, LimitVerdict, Source, Verdict};
 
 use crate::connections::{ConnectionMetrics, Connections};
 use crate::distribution::Distribution;
@@ -282,12 +282,6 @@ impl Metrics {
         self.count_requests(protocol, RequestOutcome::error, 1);
     }
 
-    /// Counts the decision of a request.
-    pub(crate) fn observe_request(&self, verdict: &Verdict<'_>, protocol: Protocol) {
-        self.observe(verdict, protocol);
-        self.count_source(verdict.source(), 1);
-    }
-
     /// Counts how many requests were decided by whom.
     pub(crate) fn count_source(&self, source: Source, requests: u64) {
         if let Some(place) = SOURCES.iter().position(|known| *known == source) {
@@ -295,7 +289,7 @@ impl Metrics {
         }
     }
 
-    /// Counts what the limits say of a request, or of a part of one.
+    /// Counts the decisions of the limits of a call.
     pub(crate) fn observe(&self, verdict: &Verdict<'_>, protocol: Protocol) {
         if !verdict.delay().is_zero() {
             self.wait.observe(seconds(verdict.delay()));
@@ -307,12 +301,12 @@ impl Metrics {
             metrics.decisions[protocol as usize][outcome as usize].inc();
             let capacity = limit.capacity().max(1);
             metrics.remaining_ratio.observe(limit.decision().status.remaining as f64 / capacity as f64);
-            let tokens = if limit.is_charged() { verdict.cost().min(MOST_TOKENS) } else { 0 };
+            let tokens = if limit.is_charged() { limit.cost().min(MOST_TOKENS) } else { 0 };
             if tokens > 0 {
                 metrics.cost.inc_by(tokens);
             }
             // A limit without a key has nothing to compare, and a peek uses nothing.
-            if limit.limit().has_keys() && verdict.cost() > 0 {
+            if limit.limit().has_keys() && limit.cost() > 0 {
                 let hit = Hit { tokens, is_denied: !limit.is_allowed() };
                 metrics.hot_keys.count(limit.key_hash(), || limit.key(), hit, verdict.decided_at());
             }
@@ -332,9 +326,9 @@ impl Metrics {
     }
 
     /// Counts a descriptor of Envoy's by its values, where its limit asks for that: so many, and all others as one.
-    pub(crate) fn observe_descriptor(&self, answer: &Answer<'_>) {
-        let Some(of) = answer.descriptor() else { return };
-        let Some(mut descriptor) = of.metric(answer.request().attributes.get(1..).unwrap_or_default()) else {
+    pub(crate) fn observe_descriptor(&self, verdict: &DescriptorVerdict<'_, '_>) {
+        let Some(of) = verdict.descriptor() else { return };
+        let Some(mut descriptor) = of.metric(verdict.attributes().get(1..).unwrap_or_default()) else {
             return;
         };
         let mut known = self.known_descriptors.lock();
@@ -346,7 +340,7 @@ impl Metrics {
             }
         }
         drop(known);
-        let outcome = if answer.is_allowed() { Outcome::allow } else { Outcome::deny };
+        let outcome = if verdict.is_allowed() { Outcome::allow } else { Outcome::deny };
         self.descriptors.get_or_create(&DescriptorLabels { descriptor, outcome }).inc();
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tollgate::{Clock, Timestamp};
-use tollgate_policy::{Answer, Hits, PolicyInForce, Record, Request, Seconds, Summary, Together, Verdict};
+use tollgate_policy::{DescriptorVerdict, Hits, PolicyInForce, Record, Request, Seconds, Verdict};
 
 use crate::metrics::RecordMetrics;
 
@@ -65,15 +65,18 @@ struct RecordedDescriptor<'a> {
     limit: Option<(u32, u64)>, // so many in so many seconds
 }
 
-impl<'a> From<&Answer<'a>> for RecordedDescriptor<'a> {
-    fn from(answer: &Answer<'a>) -> Self {
-        let asked = *answer.request();
+impl<'a> RecordedDescriptor<'a> {
+    fn new(verdict: &DescriptorVerdict<'a, '_>) -> Self {
+        let hits = verdict.hits();
         Self {
-            entries: asked.attributes,
-            cost: answer.verdict.cost(),
-            refund: if let Hits::Refund(refund) = asked.hits { Some(refund) } else { None },
-            in_full: matches!(asked.hits, Hits::ChargeInFull(_)),
-            limit: asked.limit.map(|limit| (limit.limit, limit.window.as_secs())),
+            entries: verdict.attributes(),
+            cost: verdict.cost(),
+            refund: if let Hits::Refund(refund) = hits { Some(refund) } else { None },
+            in_full: matches!(hits, Hits::ChargeInFull(_)),
+            limit: verdict.sent().and_then(|sent| {
+                let window = sent.rule.period()?;
+                Some((u32::try_from(sent.limit).ok()?, window.as_secs_ceil()))
+            }),
         }
     }
 }
@@ -119,26 +122,24 @@ impl Recorder {
         let known = |(name, _): &&(&str, &str)| policy.looks_at(name);
         let attributes = Attributes(request.attributes.iter().filter(known).copied().collect());
         let asked = Asked::One { attributes, cost: verdict.cost() };
-        self.write_asked(asked, verdict.decided_at(), &verdict.into())
+        self.write_asked(asked, verdict)
     }
 
     /// Writes the decision of several descriptors, as one line. False if there is no room for it.
-    pub(crate) fn write_together(&self, together: &Together<'_>) -> bool {
-        let Some(first) = together.answers.first() else { return true };
-        let asked =
-            Asked::Together { descriptors: together.answers.iter().map(RecordedDescriptor::from).collect() };
-        self.write_asked(asked, first.verdict.decided_at(), &together.into())
+    pub(crate) fn write_descriptors(&self, verdict: &Verdict<'_>) -> bool {
+        let descriptors: Vec<_> = verdict.descriptors().map(|one| RecordedDescriptor::new(&one)).collect();
+        descriptors.is_empty() || self.write_asked(Asked::Together { descriptors }, verdict)
     }
 
-    fn write_asked(&self, asked: Asked<'_>, at: Timestamp, told: &Summary<'_, '_>) -> bool {
-        let time = self.started + at.since(Timestamp::default()).into();
-        let denying = told.limits.iter().filter(|limit| !limit.is_allowed());
+    fn write_asked(&self, asked: Asked<'_>, verdict: &Verdict<'_>) -> bool {
+        let time = self.started + verdict.decided_at().since(Timestamp::default()).into();
+        let denying = verdict.limits().filter(|limit| !limit.is_allowed());
         let recorded = Recorded {
             time: format!("{}.{:09}", time.as_secs(), time.subsec_nanos()),
             asked,
-            allowed: told.outcome.is_allowed(),
-            retry_after: told.retry_after().map(Seconds),
-            delay: Seconds(told.outcome.delay()),
+            allowed: verdict.is_allowed(),
+            retry_after: verdict.retry_after().map(Seconds),
+            delay: Seconds(verdict.delay()),
             denied_by: denying.map(|limit| limit.name()).collect(),
         };
         let mut line = serde_json::to_vec(&recorded).expect("made of what JSON has");

@@ -195,6 +195,9 @@ fn count_each_request_once(store: &str) {
         resp.send(b"CL.THROTTLE k 1 1 3600 0\r\nTOLLGATE.CHECK path /limited COST 0\r\nPING\r\nTTL k\r\nECHO end\r\n");
         resp.skip_to("$3\r\nend\r\n");
     });
+
+    // Every decision is timed, peeks included: 10 over HTTP, 4 of forward-auth, 3 of the gateway, 3 of gRPC, 8 of RESP.
+    assert_eq!(http.metric("tollgate_decision_duration_seconds_count"), Some(28.0));
 }
 
 #[test]

@@ -10,7 +10,8 @@ use http::{HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 use tollgate::{DelayQueue, Wait};
 use tollgate_policy::{
-    Attributes, Engine, Permits, Request, RequestAttributes, RequestFault, cut_value, normal_host,
+    Answer, Attributes, Engine, Permits, Policy, Request, RequestAttributes, RequestFault, Verdict,
+    cut_value, normal_host,
 };
 
 use crate::grpc;
@@ -51,8 +52,8 @@ impl Decider {
         Self { engine, delay_queue, peer: Arc::new(peer), attributes: Vec::new(), cost: None }
     }
 
-    /// Decides a request. With states in this process, nothing is waited for.
-    pub(crate) async fn decide(&self, request: &Parts) -> Decided {
+    /// Decides a request. None, and nothing is decided, if it has to be waited for and is not to be.
+    pub(crate) async fn decide(&self, request: &Parts, waiting: Waiting) -> Option<Decided> {
         let policy = self.engine.policy();
         let peer = (self.peer)(request).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let mut seen =
@@ -67,7 +68,7 @@ impl Decider {
                 && request.headers.get_all(header::HOST).iter().any(is_other)
             {
                 let refused = refusal(&RequestFault::TwoHosts, &request.method, StatusCode::BAD_REQUEST);
-                return refuse(request, refused);
+                return Some(refuse(request, refused));
             }
             seen.host = Some(authority);
         }
@@ -75,30 +76,47 @@ impl Decider {
             self.attributes.iter().filter_map(|(name, value)| Some((&**name, cut_value(value(request)?))));
         let read = match seen.attributes(&policy) {
             Ok(read) => read,
-            Err(fault) => return refuse(request, refusal(&fault, &request.method, StatusCode::BAD_REQUEST)),
+            Err(fault) => {
+                let refused = refusal(&fault, &request.method, StatusCode::BAD_REQUEST);
+                return Some(refuse(request, refused));
+            }
         };
         let attributes: Attributes<'_> = own.chain(read).collect();
         let attributes: SmallVec<[(&str, &str); 8]> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
         let cost = self.cost.as_ref().and_then(|cost| cost(request));
-        let plan = match policy.plan_with_permits(&Request { attributes: &attributes, cost }) {
-            Ok(plan) => plan,
-            Err(error) => return refuse(request, undecidable(&error, &request.method)),
-        };
         let now = self.engine.clock().now();
         self.delay_queue.wake_due(now);
-        let (verdict, permits) = plan.hold(now).await;
+        let asked = Request { attributes: &attributes, cost };
+        let answer = policy.acquire_with(&asked, now, |verdict| self.decided(&policy, verdict, request));
+        let decided = match (answer, waiting) {
+            (Answer::Now(decided), _) => decided,
+            (Answer::Later(later), Waiting::Allowed) => later.await,
+            (Answer::Later(_), Waiting::Forbidden) => return None,
+        };
+        Some(decided.unwrap_or_else(|error| refuse(request, undecidable(&error, &request.method))))
+    }
+
+    fn decided(&self, policy: &Policy, mut verdict: Verdict<'_>, request: &Parts) -> Decided {
         if !verdict.is_allowed() {
             let status = StatusCode::TOO_MANY_REQUESTS;
-            return refuse(request, denial(&policy, &verdict, unix_time(), &request.method, status));
+            return refuse(request, denial(policy, &verdict, unix_time(), &request.method, status));
         }
         let told = tollgate_policy::headers(&policy.headers, &verdict, unix_time());
-        let (passed, delay) = (Passed { told, permits }, verdict.delay());
+        let passed = Passed { told, permits: verdict.take_permits() };
+        let delay = verdict.delay();
         if delay.is_zero() {
             return Decided::Passes(passed);
         }
         Decided::Delayed(self.delay_queue.wait(verdict.turn(), delay, verdict.decided_at()), passed)
     }
+}
+
+/// Whether a decision may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    Allowed,
+    Forbidden,
 }
 
 fn refuse(request: &Parts, refused: Response<Bytes>) -> Decided {

@@ -11,7 +11,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::body::ResponseBody;
-use crate::decide::{Decided, Decider};
+use crate::decide::{Decided, Decider, Waiting};
 use crate::future::ResponseFuture;
 
 /// A service behind limits: what [`TollgateLayer`](crate::TollgateLayer) makes of one.
@@ -50,15 +50,14 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (head, body) = request.into_parts();
-        if self.decider.engine.is_shared() {
+        let Some(decided) = at_once(self.decider.decide(&head, Waiting::Forbidden)) else {
             let decider = Arc::clone(&self.decider);
             let deciding = Box::pin(async move {
-                let decided = decider.decide(&head).await;
-                (head, decided)
+                let decided = decider.decide(&head, Waiting::Allowed).await;
+                (head, decided.expect("it may wait"))
             });
             return ResponseFuture::deciding(deciding, self.take_ready(), body);
-        }
-        let decided = at_once(self.decider.decide(&head));
+        };
         let request = Request::from_parts(head, body);
         match decided {
             Decided::Passes(passed) => ResponseFuture::called(passed, self.inner.call(request)),
@@ -77,7 +76,7 @@ where
 fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("states in this process are decided without waiting"),
+        Poll::Pending => unreachable!("waiting is forbidden"),
     }
 }
 

@@ -199,6 +199,22 @@ impl KeyedLimiter {
         Request { limiter: self, ask: Ask { hash, tier: self.tier.id, cost: 1, ..Ask::NOTHING } }
     }
 
+    /// [`ask`](Self::ask) by the hash that [`Request::key_hash`] returned, so that a key is hashed once for several requests.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
+    /// let hash = limiter.ask("alice").key_hash();
+    /// assert!(limiter.ask_by_hash(hash).check().is_allowed());
+    /// assert_eq!(limiter.remaining("alice"), 9);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[inline]
+    pub const fn ask_by_hash(&self, hash: u64) -> Request<'_> {
+        Request { limiter: self, ask: Ask { hash, tier: self.tier.id, cost: 1, ..Ask::NOTHING } }
+    }
+
     /// What remains of a key, and when it is as new. Charges nothing.
     ///
     /// ```
@@ -263,7 +279,12 @@ impl KeyedLimiter {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn reset<K: Hash + ?Sized>(&self, key: &K) -> bool {
-        self.table.reset(self.ask(key).ask.hash)
+        self.reset_by_hash(self.ask(key).ask.hash)
+    }
+
+    /// [`reset`](Self::reset) by the hash that [`Request::key_hash`] returned.
+    pub fn reset_by_hash(&self, hash: u64) -> bool {
+        self.table.reset(hash)
     }
 
     /// Where the time comes from.

@@ -59,8 +59,9 @@ pub use permit::Permit;
 pub use secret::Secret;
 pub use table::{Stats, WhenFull};
 pub use tollgate_core::{
-    Algorithm, AlgorithmKind, Align, BucketParts, BurstCredits, Concurrency, Decision, FixedWindow, Holds,
-    LeakyBucket, MaxWait, Mode, Nanos, Outcome, PermitId, Rate, Retry, Rule, RuleError, RuleParts,
-    SlidingCounter, SlidingLog, Status, Timestamp, TokenBucket, Verdict, WaitParts, Weight, adaptive,
+    Action, Algorithm, AlgorithmKind, Align, BucketParts, BurstCredits, Concurrency, Decision, FixedWindow,
+    Group, Holds, LeakyBucket, MaxWait, Mode, Nanos, Outcome, PermitId, Rate, Retry, Rule, RuleError,
+    RuleParts, SlidingCounter, SlidingLog, Status, Timestamp, TokenBucket, Verdict, WaitParts, Weight,
+    adaptive,
 };
 pub use until_ready::NotReady;

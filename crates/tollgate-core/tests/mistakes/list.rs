@@ -146,9 +146,30 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         what: "charging one limit though another denies",
         file: "plan.rs",
-        right: "if (allowed && decision.is_allowed())",
-        wrong: "if decision.is_allowed()",
+        right: "(allows && (passes || matches!(group, Group::Independent))) || counts_denied",
+        wrong: "allows || counts_denied",
         caught_by: "plan::tests::ml_1_a_denial_charges_nobody",
+    },
+    Mistake {
+        what: "a limit of no group that denies the request",
+        file: "plan.rs",
+        right: "Group::Independent => false,",
+        wrong: "Group::Independent => true,",
+        caught_by: "plan::tests::an_independent_limit_has_no_say_and_is_charged_by_itself",
+    },
+    Mistake {
+        what: "giving back although the request is denied",
+        file: "plan.rs",
+        right: "Self::Refund => passes,",
+        wrong: "Self::Refund => true,",
+        caught_by: "plan::tests::actions_are_done_as_the_request_passes_or_not",
+    },
+    Mistake {
+        what: "taking a slot although the request is denied",
+        file: "plan.rs",
+        right: "Self::Hold => allows && passes,",
+        wrong: "Self::Hold => allows,",
+        caught_by: "plan::tests::actions_are_done_as_the_request_passes_or_not",
     },
     Mistake {
         what: "answering with the shortest wait of several limits",

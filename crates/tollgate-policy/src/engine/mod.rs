@@ -1,19 +1,15 @@
 //! Decides requests by a policy: attributes, plan, verdict.
 
-mod asked;
-mod attributes;
-mod cells;
-mod conditions;
-mod descriptors;
+mod answer;
+mod backend;
+mod envoy;
 mod explain;
-mod in_force;
-mod overrides;
+mod permits;
 mod plan;
+mod policy_in_force;
 mod pressure;
-mod share;
-mod shared;
+mod sent_rules;
 mod throttle;
-mod together;
 mod verdict;
 
 use std::collections::HashMap;
@@ -22,28 +18,26 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use tollgate::{Clock, Decision, KeyedLimiter, Rate, Stats, Timestamp, TokenBucket, TooManyRules};
+use tollgate::{AlgorithmKind, Clock, KeyedLimiter, Rate, Stats, TokenBucket, TooManyRules};
 
-use self::cells::Cells;
-use self::in_force::{Here, InForce, Standing};
-use self::overrides::Overrides;
+use self::backend::Shared;
+use self::envoy::SentLimit;
 use self::pressure::Pressure;
-use self::shared::Shared;
-use self::throttle::Throttle;
+use self::sent_rules::SentRules;
+use crate::compiled::{CompiledPolicy, Local, Standing};
 use crate::policy::{Memory, OnError, Policy, StoreSettings};
 use crate::store::Store;
 
-pub use self::asked::{KeyStatus, PolicyInForce};
-pub use self::cells::{CellNumbers, CellRequest};
+pub use self::answer::Answer;
+pub use self::envoy::{Described, Hits, NotDecided, Override};
 pub use self::explain::{Explained, Explanation};
-pub use self::overrides::Override;
-pub use self::plan::Plan;
-pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
+pub use self::permits::Permits;
+pub(crate) use self::plan::{MOST_LIMITS, USUAL_ASKS, USUAL_LIMITS};
+pub use self::policy_in_force::{KeyStatus, PolicyInForce};
 pub use self::pressure::LoadSource;
-pub use self::shared::Permits;
-pub use self::throttle::{SentRule, ThrottleError, Throttled};
-pub use self::together::{Answer, Described, Hits, NotDecided, Together};
-pub use self::verdict::{Key, LimitVerdict, Reason, Summary, Verdict};
+pub use self::sent_rules::ThrottleError;
+pub use self::throttle::{CellNumbers, CellRequest, SentRule, Throttled};
+pub use self::verdict::{DescriptorVerdict, Key, LimitVerdict, Reason, SentLimitVerdict, Verdict};
 
 /// Decides requests by a policy, which can be changed while it is in use.
 ///
@@ -54,20 +48,22 @@ pub use self::verdict::{Key, LimitVerdict, Reason, Summary, Verdict};
 /// let file = "limits: [{ name: per-user, key: [user], token_bucket: { rate: 1/min, burst: 2 } }]";
 /// let engine = Engine::new(Policy::read(Path::new("tollgate.yaml"), file)?)?;
 /// let request = Request { attributes: &[("user", "alice")], cost: None };
-/// let allowed = [(); 3].map(|()| engine.policy().check(&request, engine.clock().now()).unwrap().is_allowed());
+/// let policy = engine.policy();
+/// let check = || policy.check(&request, engine.clock().now()).now().expect("the states are in memory");
+/// let allowed = [check()?, check()?, check()?].map(|verdict| verdict.is_allowed());
 /// assert_eq!(allowed, [true, true, false]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Engine {
-    in_force: ArcSwap<InForce>,
+    compiled: ArcSwap<CompiledPolicy>,
     changing: Mutex<HashMap<String, usize>>, // one change at a time; the numbers of limits by name
     limiter: KeyedLimiter,                   // any of the policy's table
-    throttle: Throttle,
-    cells: Cells,                          // in the table of throttle
-    overrides: Overrides,                  // in the policy's table
+    throttle: HashMap<AlgorithmKind, SentRules<Box<str>>>, // by algorithm, then by the numbers as they were sent
+    cells: SentRules<CellNumbers>,                         // in the table of throttle
+    overrides: SentRules<SentLimit>, // in the policy's table, because they are decided together with its limits
     live: RwLock<HashMap<String, String>>, // tiers of tenants, as they were told at run time
-    has_live: AtomicBool,                  // whether there ever was one
+    has_live: AtomicBool,            // whether there ever was one
     pressure: Pressure,
     shared: Option<Shared>, // where states are kept, if not in this process
     nodes: Arc<AtomicU32>,  // among how many the rates are divided when the store is gone
@@ -203,17 +199,21 @@ impl Engine {
         let sent_bytes = max_bytes.map(|bytes| bytes / 4);
         let own_bytes = max_bytes.zip(sent_bytes).map(|(bytes, sent)| bytes - sent);
         let nodes = shared.as_ref().map_or(1, |shared| shared.store.nodes());
-        let here = shared.as_ref().map_or(Here::All, |_| Here::ShareOf(nodes));
+        let local = shared.as_ref().map_or(Local::Whole, |_| Local::ShareOf(nodes));
         let nodes = Arc::new(AtomicU32::new(nodes));
         let shares = shared.as_ref().map(|_| Arc::clone(&nodes));
-        let (limiter, throttle) = (table(own_bytes), Throttle::new(table(sent_bytes), shares.clone()));
-        let cells = Cells::new(throttle.limiter().another(rule)?, shares.clone());
-        let overrides = Overrides::new(limiter.another(rule)?, shares);
+        let (limiter, sent) = (table(own_bytes), table(sent_bytes));
+        let mut throttle = HashMap::new();
+        for kind in AlgorithmKind::ALL {
+            throttle.insert(*kind, SentRules::new(sent.another(rule)?, shares.clone()));
+        }
+        let cells = SentRules::new(sent, shares.clone());
+        let overrides = SentRules::new(limiter.another(rule)?, shares);
         let mut numbers = HashMap::new();
         let pressure = Pressure::new(policy.adaptive_rates);
-        let in_force = InForce::new(policy, None, &limiter, &mut numbers, here)?;
+        let compiled = CompiledPolicy::new(policy, None, &limiter, &mut numbers, local)?;
         Ok(Self {
-            in_force: ArcSwap::from_pointee(in_force),
+            compiled: ArcSwap::from_pointee(compiled),
             changing: Mutex::new(numbers),
             limiter,
             throttle,
@@ -226,11 +226,6 @@ impl Engine {
             nodes,
             max_bytes,
         })
-    }
-
-    /// Whether states are in a store that several processes share, which has to be waited for.
-    pub const fn is_shared(&self) -> bool {
-        self.shared.is_some()
     }
 
     /// The most bytes that keys may take in this process. None where there is no bound.
@@ -246,58 +241,7 @@ impl Engine {
     /// The policy in force, to decide by. It stays as it is while it is held, so hold it for a request, or for a batch of
     /// them.
     pub fn policy(&self) -> PolicyInForce<'_> {
-        PolicyInForce { engine: self, in_force: self.in_force.load() }
-    }
-
-    /// Decides a request by the rule that comes with it.
-    ///
-    /// ```
-    /// use tollgate_policy::{Engine, Policy, SentRule};
-    ///
-    /// let engine = Engine::new(Policy::default())?;
-    /// let numbers = r#"{"rate":"5/s","burst":2}"#;
-    /// let sent = SentRule { key: "alice", algorithm: "token_bucket", numbers, cost: 1 };
-    /// let throttle = || engine.throttle(&sent, engine.clock().now());
-    /// assert_eq!(throttle()?.decision.status.remaining, 1);
-    /// assert_eq!(throttle()?.rule.capacity(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the rule makes no sense, or too many different rules are in use.
-    pub fn throttle(&self, sent: &SentRule<'_>, now: Timestamp) -> Result<Throttled, ThrottleError> {
-        self.throttle.check(sent, now)
-    }
-
-    /// Decides requests by rules that come with them as whole numbers, each on its own and in order, and tells `each` what
-    /// was decided. Their keys are fetched from memory side by side; nothing is allocated but for a rule that is new.
-    ///
-    /// An error means that the rule makes no sense, or that too many different ones are in use.
-    ///
-    /// ```
-    /// use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy};
-    ///
-    /// let engine = Engine::new(Policy::default())?;
-    /// let numbers = CellNumbers { max_burst: 1, count: 30, period: 60 };
-    /// let request = CellRequest { key: b"alice", numbers, quantity: 1 };
-    /// let mut allowed = Vec::new();
-    /// engine.throttle_cells(&[request; 3], engine.clock().now(), |decision| allowed.push(decision.unwrap().is_allowed()));
-    /// assert_eq!(allowed, [true, true, false]);
-    /// # Ok::<(), tollgate_policy::EngineError>(())
-    /// ```
-    pub fn throttle_cells(
-        &self,
-        requests: &[CellRequest<'_>],
-        now: Timestamp,
-        each: impl FnMut(Result<Decision, ThrottleError>),
-    ) {
-        self.cells.check_each(requests, now, each);
-    }
-
-    /// Forgets a key of [`throttle_cells`](Self::throttle_cells): whether it was remembered.
-    pub fn reset_cell(&self, key: &[u8]) -> bool {
-        self.cells.reset(key)
+        PolicyInForce { engine: self, compiled: self.compiled.load() }
     }
 
     /// Puts another policy in force. Limits are known by their names: changed numbers convert each key by its tokens, and
@@ -313,11 +257,11 @@ impl Engine {
         }
         require_kept(&policy, self.shared.as_ref())?;
         let mut numbers = self.changing.lock();
-        let before = self.in_force.load_full();
+        let before = self.compiled.load_full();
         let adaptive_rates = policy.adaptive_rates;
-        let in_force = InForce::new(policy, Some(&before), &self.limiter, &mut numbers, self.here())?;
-        self.live.write().retain(|_, tier| in_force.tier(tier).is_some());
-        self.in_force.store(Arc::new(in_force));
+        let compiled = CompiledPolicy::new(policy, Some(&before), &self.limiter, &mut numbers, self.local())?;
+        self.live.write().retain(|_, tier| compiled.tier(tier).is_some());
+        self.compiled.store(Arc::new(compiled));
         self.pressure.reload(adaptive_rates, &self.limiter);
         Ok(())
     }
@@ -330,20 +274,24 @@ impl Engine {
             return;
         }
         let mut numbers = self.changing.lock();
-        let before = self.in_force.load_full();
+        let before = self.compiled.load_full();
         // With as many rules as before, there is room for them.
-        if let Ok(same) =
-            InForce::new(before.policy.clone(), Some(&before), &self.limiter, &mut numbers, self.here())
-        {
-            self.in_force.store(Arc::new(same));
+        if let Ok(same) = CompiledPolicy::new(
+            before.policy.clone(),
+            Some(&before),
+            &self.limiter,
+            &mut numbers,
+            self.local(),
+        ) {
+            self.compiled.store(Arc::new(same));
         }
     }
 
     /// What the table of this process decides by.
-    fn here(&self) -> Here {
+    fn local(&self) -> Local {
         match self.shared {
-            None => Here::All,
-            Some(_) => Here::ShareOf(self.nodes.load(Ordering::Relaxed)),
+            None => Local::Whole,
+            Some(_) => Local::ShareOf(self.nodes.load(Ordering::Relaxed)),
         }
     }
 
@@ -354,9 +302,9 @@ impl Engine {
     ///
     /// When there is no such tier, or too many tenants have been given one.
     pub fn set_tier(&self, tenant: &str, tier: &str) -> Result<(), TenantError> {
-        let in_force = self.in_force.load();
-        if in_force.tier(tier).is_none() {
-            let mut known: Vec<String> = in_force.policy.tiers.keys().cloned().collect();
+        let compiled = self.compiled.load();
+        if compiled.tier(tier).is_none() {
+            let mut known: Vec<String> = compiled.policy.tiers.keys().cloned().collect();
             known.sort_unstable();
             return Err(TenantError::UnknownTier { tier: tier.to_owned(), known });
         }
@@ -372,7 +320,7 @@ impl Engine {
     /// The keys and bytes of the policy's limits and of rules that callers sent, together, and what was done to stay within
     /// the bounds. `max_keys` bounds each of the two, `max_bytes` their sum.
     pub fn stats(&self) -> Stats {
-        let (mut stats, sent) = (self.limiter.stats(), self.throttle.limiter().stats());
+        let (mut stats, sent) = (self.limiter.stats(), self.cells.limiter.stats());
         stats.keys += sent.keys;
         stats.bytes += sent.bytes;
         stats.evictions += sent.evictions;
@@ -382,12 +330,12 @@ impl Engine {
     }
 
     /// What a tenant is entitled to: the tier it was given at run time, and what the policy has for it.
-    fn standing<'p>(&self, in_force: &'p InForce, tenant: Option<&str>) -> Standing<'p> {
-        let mut standing = in_force.standing(tenant);
+    fn standing<'p>(&self, compiled: &'p CompiledPolicy, tenant: Option<&str>) -> Standing<'p> {
+        let mut standing = compiled.standing(tenant);
         // Few are given a tier at run time, and whoever does not do it pays nothing for it.
         if let Some(tenant) = tenant
             && self.has_live.load(Ordering::Relaxed)
-            && let Some(tier) = self.live.read().get(tenant).and_then(|tier| in_force.tier(tier))
+            && let Some(tier) = self.live.read().get(tenant).and_then(|tier| compiled.tier(tier))
         {
             standing.tier = Some(tier);
         }

@@ -1,270 +1,342 @@
-//! From a request to its verdict: which limits apply, each with its key and its numbers, then what they say.
+//! The plan of a call: a list of asks, one for each limit that applies.
+//!
+//! A check of one request, the descriptors of an Envoy call and a rule sent with a call all become such a list. Back ends decide the
+//! list, and know nothing of where it comes from.
 
-use std::fmt;
+use std::borrow::Cow;
 
 use smallvec::SmallVec;
-use tollgate::{Decision, KeyedLimiter, Outcome, Permit, Timestamp};
+use tollgate::adaptive::Pace;
+use tollgate::{Action, Group, KeyedLimiter, Rule, Tier};
 
-use super::attributes::TENANT;
-use super::in_force::{InForce, NumbersId, Standing};
-use super::shared::{Permits as Held, Shared};
-use super::verdict::{Entries, Entry, Told, Verdict};
-use super::{Engine, Request, TooManyLimits};
-use crate::store::{Does, Source};
+use super::verdict::Key;
+use super::{Engine, Hits, TooManyLimits};
+use crate::compiled::{CompiledLimit, CompiledPolicy, Leaf, NumbersId, Standing, TENANT, Values};
+use crate::policy::{Descriptor, OnError, Uncounted};
+use crate::store;
 
-/// Whether whoever asks can hold a permit. Concurrency limits act only where one can be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Permits {
-    Can,
-    Cannot,
+/// The most limits that can be decided together.
+pub(crate) const MOST_LIMITS: usize = KeyedLimiter::MOST_TOGETHER;
+/// Most requests have at most as many.
+pub(crate) const USUAL_LIMITS: usize = KeyedLimiter::USUAL_TOGETHER;
+/// A plan with at most as many asks needs no allocation: eight limits and one that only watches.
+pub(crate) const USUAL_ASKS: usize = USUAL_LIMITS + 1;
+
+/// The asks of one call. It is moved into the verdict, so it is kept small.
+pub(super) struct Plan<'a> {
+    pub(super) requests: SmallVec<[PlannedRequest<'a>; 1]>,
+    pub(super) asks: SmallVec<[PlannedAsk<'a>; USUAL_ASKS]>,
+    pub(super) sent: Vec<SentAsk<'a>>,
+    pub(super) is_reduced: bool, // rates, at the moment
 }
 
-/// The most limits that can be decided together, and as many as usually are.
-pub(crate) const MOST_LIMITS: usize = KeyedLimiter::MOST_TOGETHER;
-pub(crate) const USUAL_LIMITS: usize = KeyedLimiter::USUAL_TOGETHER;
+/// One request of a call: a check has one, an Envoy call one for each descriptor.
+pub(super) struct PlannedRequest<'a> {
+    pub(super) values: Values<'a>,
+    pub(super) hits: Hits,
+    pub(super) cost: u64, // that is charged, or would be
+    pub(super) found: Option<Found<'a>>,
+}
+
+/// What the policy has for an Envoy descriptor.
+#[derive(Clone, Copy)]
+pub(super) enum Found<'a> {
+    Limit(&'a CompiledLimit),
+    Uncounted(&'a Uncounted),
+}
+
+/// What a request asks of one limit. Its key is made of the values of the request.
+pub(super) struct PlannedAsk<'a> {
+    limit: Option<&'a CompiledLimit>, // none for a rule that was sent
+    pub(super) hash: u64,             // of the key
+    pub(super) cost: u64,
+    numbers: u16, // of the limit; or which of the plan's rules that were sent
+    request: u16, // which of the plan's
+    pub(super) action: Action,
+    pub(super) group: Group,
+    pub(super) denial: Option<Denial>,
+}
+
+/// The limit of an ask.
+#[derive(Clone, Copy)]
+pub(super) enum AskedLimit<'p, 'a> {
+    Policy(&'a CompiledLimit, NumbersId),
+    Sent(&'p SentAsk<'a>),
+}
+
+/// Why a limit denies every request, whatever its state is. Peeks and refunds pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denial {
+    /// The limit is 0, or the descriptor is blocked.
+    Blocked,
+    /// The request lacks an attribute of the key, and the limit denies such requests.
+    MissingAttribute,
+}
+
+/// A rule that came with the call, and its key.
+pub(super) struct SentAsk<'a> {
+    pub(super) name: Cow<'static, str>, // in a store
+    pub(super) key: SmallVec<[&'a [u8]; 2]>,
+    pub(super) tag: &'a [u8],
+    pub(super) rule: Rule,
+    pub(super) limiter: &'a KeyedLimiter,
+    pub(super) tier: Tier, // the rule's as long as its registry is locked
+}
 
 /// The tenant of a request.
 pub(super) fn tenant<'a>(attributes: &[(&'a str, &'a str)]) -> Option<&'a str> {
     attributes.iter().find(|(name, _)| *name == TENANT).map(|(_, value)| *value)
 }
 
-/// The limits that apply to a request, not yet decided.
-pub struct Plan<'a> {
-    pub(super) verdict: Verdict<'a>, // to be
-    engine: &'a Engine,
-}
-
-/// What is asked of the table.
-type Asks<'a> = SmallVec<[tollgate::Request<'a>; USUAL_LIMITS]>;
-
 impl<'a> Plan<'a> {
-    /// The limits that apply to a request by its attributes, and one that was found for it in another way.
-    pub(super) fn new(
-        engine: &'a Engine,
-        in_force: &'a InForce,
-        request: &Request<'a>,
-        permits: Permits,
-        found: Option<u32>,
-    ) -> Result<Self, TooManyLimits> {
-        let (Self { mut verdict, .. }, standing) = Self::empty(engine, in_force, request);
-        for &place in &in_force.by_attributes {
-            let limit = in_force.limit(place);
-            if (limit.is_concurrency && permits == Permits::Cannot) || !limit.conditions.hold(&verdict.values)
-            {
+    pub(super) fn new(engine: &Engine) -> Self {
+        Self {
+            requests: SmallVec::new(),
+            asks: SmallVec::new(),
+            sent: Vec::new(),
+            is_reduced: engine.pressure.is_reduced(),
+        }
+    }
+
+    /// Adds a request. Its asks follow.
+    pub(super) fn add_request(
+        &mut self,
+        engine: &Engine,
+        compiled: &'a CompiledPolicy,
+        attributes: &'a [(&'a str, &'a str)],
+        hits: Hits,
+        found: Option<Found<'a>>,
+    ) -> Standing<'a> {
+        let standing = engine.standing(compiled, tenant(attributes));
+        let values = compiled.names.values(attributes, compiled.tier_name(standing.tier));
+        let cost = match hits {
+            Hits::Usual => compiled.cost(&values),
+            Hits::Charge(cost) | Hits::ChargeInFull(cost) | Hits::Refund(cost) => cost,
+        };
+        self.requests.push(PlannedRequest { values, hits, cost, found });
+        standing
+    }
+
+    /// Adds an ask for each limit that applies to the last request by its attributes.
+    pub(super) fn add_by_attributes(
+        &mut self,
+        compiled: &'a CompiledPolicy,
+        standing: &Standing<'_>,
+        can_hold: bool,
+    ) {
+        for &place in &compiled.by_attributes {
+            let limit = compiled.limit(place);
+            let values = &self.requests.last().expect("a request was added").values;
+            if (limit.is_concurrency && !can_hold) || !limit.conditions.hold(values) {
                 continue;
             }
-            let Some(is_missing) = limit.applies(&verdict.values) else { continue };
-            verdict.add(place, in_force.numbers_of(place, &standing), is_missing);
+            let Some(is_missing) = limit.applies(values) else { continue };
+            let group = if limit.policy.shadow { Group::Independent } else { Group::All };
+            self.add(limit, compiled.numbers_of(limit, standing), is_missing, group);
         }
-        if let Some(place) = found {
-            verdict.add(place, in_force.numbers_of(place, &standing), false);
-        }
-        if verdict.limits.len() > MOST_LIMITS {
-            let name = |entry: &Entry| in_force.limit(entry.limit).policy.name.clone();
-            return Err(TooManyLimits { limits: verdict.limits.iter().map(name).collect() });
-        }
-        Ok(Self { verdict, engine })
     }
 
-    /// One without limits.
-    pub(super) fn of_none(engine: &'a Engine, in_force: &'a InForce, request: &Request<'a>) -> Self {
-        Self::empty(engine, in_force, request).0
-    }
-
-    fn empty(engine: &'a Engine, in_force: &'a InForce, request: &Request<'a>) -> (Self, Standing<'a>) {
-        let standing = engine.standing(in_force, tenant(request.attributes));
-        let values = in_force.names.values(request.attributes, in_force.tier_name(standing.tier));
-        let verdict = Verdict {
-            in_force,
-            now: Timestamp::default(),
-            cost: request.cost.unwrap_or_else(|| in_force.cost(&values)),
-            in_full: false,
-            outcome: Outcome::ALLOW,
-            is_charged: true,
-            reported: None,
-            reduced: engine.pressure.is_reduced(),
-            source: Source::Memory,
-            values,
-            limits: SmallVec::new(),
-            shadow: SmallVec::new(),
+    /// Adds an ask for a limit to the last request.
+    pub(super) fn add(
+        &mut self,
+        limit: &'a CompiledLimit,
+        numbers: NumbersId,
+        is_missing: bool,
+        group: Group,
+    ) {
+        let PlannedRequest { values, hits, cost, .. } = self.requests.last().expect("a request was added");
+        let is_refund = matches!(hits, Hits::Refund(_));
+        let denial = match (is_missing, limit.is_blocked(numbers)) {
+            (true, _) if *cost > 0 && !is_refund => Some(Denial::MissingAttribute),
+            (_, true) => Some(Denial::Blocked),
+            _ => None,
         };
-        (Self { verdict, engine }, standing)
+        let action = if limit.is_concurrency { Action::Hold } else { hits.action() };
+        let (hash, cost, request) = (limit.key_hash(values), *cost, (self.requests.len() - 1) as u16);
+        self.asks.push(PlannedAsk {
+            limit: Some(limit),
+            hash,
+            cost,
+            numbers,
+            request,
+            action,
+            group,
+            denial,
+        });
     }
 
-    /// Decides it in the table of this process: all limits are charged, or none.
-    ///
-    /// # Panics
-    ///
-    /// When the engine has a store that others share: there, [`decide`](Self::decide) waits for it.
+    /// Adds an ask for a rule that came with the call. The caller keeps the rule's registry locked while the plan is decided in this
+    /// process.
+    pub(super) fn add_sent(&mut self, sent: SentAsk<'a>, hash: u64, group: Group, is_blocked: bool) {
+        let PlannedRequest { hits, cost, .. } = self.requests.last().expect("a request was added");
+        // No caller of these holds a permit.
+        let action = if matches!(sent.rule, Rule::Concurrency(_)) { Action::Peek } else { hits.action() };
+        let (numbers, request) = (self.sent.len() as u16, (self.requests.len() - 1) as u16);
+        let denial = is_blocked.then_some(Denial::Blocked);
+        self.asks.push(PlannedAsk {
+            limit: None,
+            hash,
+            cost: *cost,
+            numbers,
+            request,
+            action,
+            group,
+            denial,
+        });
+        self.sent.push(sent);
+    }
+
+    /// Refuses a plan with more limits than can be decided together.
+    pub(super) fn require_few(&self) -> Result<(), TooManyLimits> {
+        let deciding = || self.asks.iter().filter(|ask| ask.group != Group::Independent);
+        if self.asks.len() <= MOST_LIMITS || deciding().count() <= MOST_LIMITS {
+            return Ok(());
+        }
+        let name = |ask: &PlannedAsk<'_>| ask.limit.map_or("(sent)", |limit| &limit.policy.name).to_owned();
+        Err(TooManyLimits { limits: deciding().map(name).collect() })
+    }
+
+    /// The limit of an ask.
     #[inline]
-    pub fn check(mut self, now: Timestamp) -> Verdict<'a> {
-        assert!(self.engine.shared.is_none(), "{WAITS}");
-        self.verdict.now = now;
-        self.verdict.check();
-        self.verdict
-    }
-
-    /// Decides it in the table of this process, with a permit for each concurrency limit. Dropping them gives them back.
-    ///
-    /// # Panics
-    ///
-    /// When the engine has a store that others share: there, [`hold`](Self::hold) waits for it.
-    pub fn acquire(mut self, now: Timestamp) -> (Verdict<'a>, Vec<Permit>) {
-        assert!(self.engine.shared.is_none(), "{WAITS}");
-        self.verdict.now = now;
-        let permits = self.verdict.acquire();
-        (self.verdict, permits)
-    }
-
-    /// Decides it, wherever states are kept: all limits are charged, or none. With states in this process, it is decided
-    /// at once.
-    pub async fn decide(self, now: Timestamp) -> Verdict<'a> {
-        match &self.engine.shared {
-            None => self.check(now),
-            Some(shared) => self.ask_store(shared, now, Does::Charge).await.0,
+    pub(super) fn limit<'p>(&'p self, ask: &PlannedAsk<'a>) -> AskedLimit<'p, 'a> {
+        match ask.limit {
+            Some(limit) => AskedLimit::Policy(limit, ask.numbers),
+            None => AskedLimit::Sent(&self.sent[usize::from(ask.numbers)]),
         }
     }
 
-    /// Decides it, wherever states are kept, with a permit for each concurrency limit. Dropping them gives them back.
-    pub async fn hold(self, now: Timestamp) -> (Verdict<'a>, Held) {
-        match &self.engine.shared {
-            None => {
-                let (verdict, permits) = self.acquire(now);
-                (verdict, permits.into())
-            }
-            Some(shared) => self.ask_store(shared, now, Does::Hold).await,
+    /// A request of cost 1 to the key of an ask, in the table of this process.
+    #[inline]
+    pub(super) fn key_request<'p>(&'p self, ask: &PlannedAsk<'a>) -> tollgate::Request<'p> {
+        match self.limit(ask) {
+            AskedLimit::Policy(limit, numbers) => limit.table_request(numbers, ask.hash),
+            AskedLimit::Sent(sent) => sent.limiter.ask_by_hash(ask.hash).tier(sent.tier),
         }
     }
 
-    async fn ask_store(mut self, shared: &Shared, now: Timestamp, does: Does) -> (Verdict<'a>, Held) {
-        self.verdict.now = now;
-        let permits = self.verdict.decide_shared(self.engine, shared, does).await;
-        (self.verdict, permits)
-    }
-}
-
-/// What whoever does not wait is told.
-pub(super) const WAITS: &str = "the states are in a store that has to be waited for";
-
-impl fmt::Debug for Plan<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan").field("limits", &self.verdict.limits.len()).finish_non_exhaustive()
-    }
-}
-
-impl<'a> Verdict<'a> {
-    fn add(&mut self, limit: u32, numbers: NumbersId, is_missing: bool) {
-        let entry =
-            Entry { limit, numbers, hash: 0, is_missing, told: Told::Here, decision: Decision::default() };
-        let is_shadow = self.in_force.limit(limit).policy.shadow;
-        if is_shadow { self.shadow.push(entry) } else { self.limits.push(entry) }
+    /// The ask as the table of this process decides it.
+    #[inline]
+    pub(super) fn table_request<'p>(&'p self, ask: &PlannedAsk<'a>) -> tollgate::Request<'p> {
+        let request = self.key_request(ask).cost(ask.cost).action(ask.action).group(ask.group);
+        if ask.denial.is_some() { request.denied() } else { request }
     }
 
-    fn check(&mut self) {
-        let asks = self.asks();
-        match &asks[..] {
-            _ if self.is_missing() => self.deny_missing(),
-            [] => {}
-            // One limit needs none of what several need.
-            [ask] => {
-                let decision = ask.check_at(self.now);
-                self.limits[0].decision = decision;
-                (self.outcome, self.reported) = (decision.outcome, Some(0));
-            }
-            asks if asks.len() <= USUAL_LIMITS => self.check_all::<USUAL_LIMITS>(asks),
-            asks => self.check_all::<MOST_LIMITS>(asks),
-        }
-        self.is_charged = self.is_allowed();
-        self.watch(None);
-    }
-
-    fn acquire(&mut self) -> Vec<Permit> {
-        let is_concurrency = |entry: &Entry| self.in_force.limit(entry.limit).is_concurrency;
-        if !self.limits.iter().chain(&self.shadow).any(is_concurrency) {
-            self.check(); // which is quicker
-            return Vec::new();
-        }
-        let asks = self.asks();
-        let mut permits = Vec::new();
-        if self.is_missing() {
-            self.deny_missing();
-        } else if !asks.is_empty() {
-            let mut decisions = [Decision::default(); MOST_LIMITS];
-            let decisions = &mut decisions[..asks.len()];
-            let verdict;
-            (verdict, permits) = KeyedLimiter::acquire_all_at(&asks, self.now, decisions);
-            self.note(&verdict, decisions);
-        }
-        self.is_charged = self.is_allowed();
-        // Nobody would hold, or give back, what a request that is denied has taken.
-        self.watch(self.is_allowed().then_some(&mut permits));
-        permits
-    }
-
-    fn check_all<const N: usize>(&mut self, asks: &[tollgate::Request<'_>]) {
-        let mut decisions = [Decision::default(); N];
-        let decisions = &mut decisions[..asks.len()];
-        let verdict = KeyedLimiter::check_all_at(asks, self.now, decisions);
-        self.note(&verdict, decisions);
-    }
-
-    pub(super) fn asks(&mut self) -> Asks<'a> {
-        let asks: Asks<'a> = self.limits.iter().map(|entry| self.ask(entry)).collect();
-        self.limits.iter_mut().zip(&asks).for_each(|(entry, ask)| entry.hash = ask.key_hash());
-        asks
-    }
-
-    pub(super) fn ask(&self, entry: &Entry) -> tollgate::Request<'a> {
-        let limit = self.in_force.limit(entry.limit);
-        let ask = limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(self.cost);
-        if self.in_full { ask.in_full() } else { ask }
-    }
-
-    /// A peek at the key of a limit.
-    pub(super) fn peek(&self, entry: &Entry) -> tollgate::Request<'a> {
-        let limit = self.in_force.limit(entry.limit);
-        limit.ask(entry.numbers, &limit.shared_key(&self.values)).cost(0)
-    }
-
-    pub(super) fn note(&mut self, verdict: &tollgate::Verdict, decisions: &[Decision]) {
-        self.limits.iter_mut().zip(decisions).for_each(|(entry, decision)| entry.decision = *decision);
-        (self.outcome, self.reported) = (verdict.outcome, verdict.reported);
-    }
-
-    pub(super) fn is_missing(&self) -> bool {
-        self.cost > 0 && self.limits.iter().any(|entry| entry.is_missing)
-    }
-
-    /// Denies because an attribute is missing: no wait helps, and nothing is charged but where
-    /// denied requests count, too.
-    pub(super) fn deny_missing(&mut self) {
-        let decisions: Entries<Decision> = self.limits.iter().map(|entry| self.denied(entry)).collect();
-        self.note(&tollgate::Verdict::of(&decisions), &decisions);
-    }
-
-    /// What a limit says of a request that is denied whatever it says.
-    fn denied(&self, entry: &Entry) -> Decision {
-        let (limit, ask) = (self.in_force.limit(entry.limit), self.ask(entry));
-        let counts = limit.numbers(entry.numbers).rule.counts_denied() || self.in_full;
-        let decision = if counts { ask.check_at(self.now) } else { ask.preview_at(self.now) };
-        let denies = entry.is_missing && self.cost > 0;
-        if denies { Decision { outcome: Outcome::NEVER, ..decision } } else { decision }
-    }
-
-    /// Lets each shadow limit decide alone, whatever the live ones said. Where permits can be held, theirs are, too.
-    pub(super) fn watch(&mut self, mut permits: Option<&mut Vec<Permit>>) {
-        for i in 0..self.shadow.len() {
-            let ask = self.ask(&self.shadow[i]);
-            self.shadow[i].hash = ask.key_hash();
-            self.shadow[i].decision = if self.shadow[i].is_missing && self.cost > 0 {
-                self.denied(&self.shadow[i])
-            } else if let Some(permits) = permits.as_deref_mut() {
-                let mut decision = [Decision::default()];
-                permits.extend(KeyedLimiter::acquire_all_at(&[ask], self.now, &mut decision).1);
-                decision[0]
-            } else {
-                ask.check_at(self.now)
+    /// The asks as a store decides them.
+    pub(super) fn store_asks<'p>(&'p self, engine: &Engine) -> SmallVec<[store::Ask<'p>; 8]> {
+        let ask = |ask: &'p PlannedAsk<'a>| -> store::Ask<'p> {
+            let mut asked = match self.limit(ask) {
+                AskedLimit::Policy(limit, numbers) => {
+                    let mut asked = limit.store_ask(numbers, &self.key(ask));
+                    if self.is_reduced {
+                        asked.pace = engine.pressure.pace_of(limit.numbers(numbers).shed);
+                    }
+                    asked
+                }
+                AskedLimit::Sent(sent) => sent.store_ask(),
             };
+            (asked.cost, asked.action, asked.group) = (ask.cost, ask.action, ask.group);
+            asked.is_denied = ask.denial.is_some();
+            asked
+        };
+        self.asks.iter().map(ask).collect()
+    }
+
+    /// The key of an ask of the policy, part by part.
+    pub(super) fn key(&self, ask: &PlannedAsk<'a>) -> Key<'a> {
+        ask.limit.map_or_else(Key::new, |limit| limit.shared_key(&self.requests[ask.request()].values))
+    }
+
+    /// The most that can pass an ask at once.
+    pub(super) fn capacity(&self, ask: &PlannedAsk<'a>) -> u64 {
+        if ask.denial == Some(Denial::Blocked) { 0 } else { self.rule(ask).capacity() }
+    }
+
+    /// The rule that an ask is decided by.
+    pub(super) fn rule<'p>(&'p self, ask: &PlannedAsk<'a>) -> &'p Rule {
+        match self.limit(ask) {
+            AskedLimit::Policy(limit, numbers) => &limit.numbers(numbers).rule,
+            AskedLimit::Sent(sent) => &sent.rule,
+        }
+    }
+}
+
+impl Hits {
+    /// What a request with these hits does to a limit.
+    const fn action(self) -> Action {
+        match self {
+            Self::Usual | Self::Charge(_) => Action::Charge,
+            Self::ChargeInFull(_) => Action::ChargeInFull,
+            Self::Refund(_) => Action::Refund,
+        }
+    }
+}
+
+impl<'a> PlannedAsk<'a> {
+    /// The limit of the policy, and which of its numbers. None for a rule that was sent.
+    pub(super) fn policy_limit(&self) -> Option<(&'a CompiledLimit, NumbersId)> {
+        self.limit.map(|limit| (limit, self.numbers))
+    }
+
+    /// Which request of the plan it is for.
+    pub(super) fn request(&self) -> usize {
+        usize::from(self.request)
+    }
+
+    /// Whether the limit only watches.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.limit.is_some_and(|limit| limit.policy.shadow)
+    }
+
+    /// An ask for the same key that always passes, for a quota that only watches.
+    pub(super) const fn passed_quota(&self) -> Self {
+        Self { cost: 0, action: Action::Peek, group: Group::AnyOf, denial: None, ..*self }
+    }
+
+    /// Whether it stands for a quota that only watches, and has passed: no other quota denies then. It is in no report.
+    pub(super) fn is_passed_quota(&self) -> bool {
+        self.is_shadow() && self.group == Group::AnyOf
+    }
+
+    /// What decides it while the store gives no answer. A limit of 0 needs no store.
+    pub(super) fn on_error(&self, default: OnError) -> OnError {
+        let own = self.limit.and_then(|limit| limit.policy.on_error);
+        match self.denial {
+            Some(Denial::Blocked) => OnError::Local,
+            _ if self.is_passed_quota() => OnError::Allow,
+            _ => own.unwrap_or(default),
+        }
+    }
+}
+
+impl<'a> SentAsk<'a> {
+    pub(super) fn store_ask<'s>(&'s self) -> store::Ask<'s> {
+        store::Ask {
+            limit: Cow::Borrowed(&self.name),
+            key: self.key.iter().copied().collect(),
+            tag: self.tag,
+            rule: self.rule,
+            pace: Pace::FULL,
+            cost: 0,
+            action: Action::Charge,
+            group: Group::All,
+            is_denied: false,
+            has_one_tier: false,
+        }
+    }
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn new(compiled: &'a CompiledPolicy, leaf: Leaf) -> Self {
+        match leaf {
+            Leaf::Limit(place) => Self::Limit(compiled.limit(place)),
+            Leaf::Uncounted(place) => Self::Uncounted(&compiled.policy.descriptors[place as usize]),
+        }
+    }
+
+    pub(super) fn descriptor(self) -> Option<&'a Descriptor> {
+        match self {
+            Self::Limit(limit) => limit.policy.descriptor.as_ref(),
+            Self::Uncounted(uncounted) => Some(&uncounted.descriptor),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tollgate::adaptive::{Load, Pace, RateMultiplier};
-use tollgate::{KeyedLimiter, Nanos, Timestamp};
+use tollgate::{KeyedLimiter, Nanos, Shed, Timestamp};
 
 use super::Engine;
 use crate::policy::AdaptiveRates;
@@ -56,9 +56,14 @@ impl Pressure {
         self.pace.load(Ordering::Relaxed) < Pace::FULL.billionths()
     }
 
-    /// How fast the rates of a shed class go.
-    pub(super) fn pace_of(&self, shed: u8) -> Pace {
-        self.state.lock().as_ref().map_or(Pace::FULL, |state| state.multiplier().pace_of(shed))
+    /// The pace of the rates of a shed class.
+    pub(super) fn pace_of(&self, shed: Shed) -> Pace {
+        let class = match shed {
+            Shed::Exempt => 0,
+            Shed::Normal => 1,
+            Shed::First => 2,
+        };
+        self.state.lock().as_ref().map_or(Pace::FULL, |state| state.multiplier().pace_of(class))
     }
 
     /// Goes by other settings. Where they have changed, rates are full again.

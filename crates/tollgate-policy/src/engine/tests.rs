@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate::{Clock, Outcome, Retry};
+use tollgate::{AlgorithmKind, Clock, Outcome, Retry};
 
 use super::{Engine, EngineError, Reason, Request, SentRule, TenantError};
 use crate::policy::Policy;
@@ -17,7 +17,7 @@ fn engine(file: &str) -> Engine {
 /// What each limit has left after a request, and whether the request passed.
 fn ask(engine: &Engine, attributes: &[(&str, &str)]) -> (bool, Vec<(String, u64)>) {
     let (policy, now) = (engine.policy(), engine.clock().now());
-    let verdict = policy.check(&Request { attributes, cost: None }, now).unwrap();
+    let verdict = policy.check(&Request { attributes, cost: None }, now).now().unwrap().unwrap();
     let left = verdict.limits().map(|limit| (limit.name().to_owned(), limit.decision().status.remaining));
     (verdict.is_allowed(), left.collect())
 }
@@ -91,9 +91,9 @@ fn costs_come_from_the_caller_else_from_the_policy() {
     expect(&engine, &export, true, &[("per-tenant", 10)]);
     expect(&engine, &[("tenant", "x"), ("path", "/free")], true, &[("per-tenant", 10)]);
     let (policy, now) = (engine.policy(), engine.clock().now());
-    let verdict = policy.check(&Request { attributes: &export, cost: Some(3) }, now).unwrap();
+    let verdict = policy.check(&Request { attributes: &export, cost: Some(3) }, now).now().unwrap().unwrap();
     assert_eq!((verdict.cost(), verdict.reported().unwrap().decision().status.remaining), (3, 7));
-    let verdict = policy.check(&Request { attributes: &export, cost: Some(21) }, now).unwrap();
+    let verdict = policy.check(&Request { attributes: &export, cost: Some(21) }, now).now().unwrap().unwrap();
     assert_eq!((verdict.outcome(), verdict.reason()), (Outcome::NEVER, Some(Reason::CostExceedsLimit)));
 }
 
@@ -130,9 +130,9 @@ fn a_missing_attribute_shares_skips_or_denies() {
     expect(&engine, &[], true, &[("shares", 0)]);
     let (policy, now) = (engine.policy(), engine.clock().now());
     let strict = Request { attributes: &[("path", "/strict")], cost: None };
-    let verdict = policy.check(&strict, now).unwrap();
+    let verdict = policy.check(&strict, now).now().unwrap().unwrap();
     assert_eq!((verdict.reason(), verdict.retry_after()), (Some(Reason::MissingAttribute), None));
-    assert!(policy.check(&Request { cost: Some(0), ..strict }, now).unwrap().is_allowed()); // a peek
+    assert!(policy.check(&Request { cost: Some(0), ..strict }, now).now().unwrap().unwrap().is_allowed()); // a peek
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_denial_by_one_limit_costs_the_others_nothing() {
         expect(&engine, &request, false, &[("user", 0), ("tenant", 9)]);
     }
     let (policy, now) = (engine.policy(), engine.clock().now());
-    let verdict = policy.check(&Request { attributes: &request, cost: None }, now).unwrap();
+    let verdict = policy.check(&Request { attributes: &request, cost: None }, now).now().unwrap().unwrap();
     assert_eq!(verdict.reported().unwrap().name(), "user");
     assert_eq!(Duration::from(verdict.retry_after().unwrap()), Duration::from_secs(1));
 }
@@ -164,7 +164,7 @@ fn shadow_limits_decide_alone_and_change_nothing() {
     let request = Request { attributes: &[("user", "a")], cost: None };
     let (policy, now) = (engine.policy(), engine.clock().now());
     for (allowed, candidate, wide) in [(true, true, 8), (true, false, 7), (false, false, 6)] {
-        let verdict = policy.check(&request, now).unwrap();
+        let verdict = policy.check(&request, now).now().unwrap().unwrap();
         assert_eq!(verdict.is_allowed(), allowed);
         assert_eq!(verdict.limits().map(|limit| limit.name()).collect::<Vec<_>>(), ["live"]);
         let shadow: Vec<_> = verdict.shadow().map(|limit| (limit.name(), limit.is_allowed())).collect();
@@ -184,16 +184,16 @@ fn concurrency_limits_act_only_where_a_permit_can_be_held() {
     let request = Request { attributes: &[("user", "a")], cost: None };
     let (policy, now) = (engine.policy(), engine.clock().now());
     expect(&engine, request.attributes, true, &[("rate", 8)]);
-    let (verdict, permits) = policy.acquire(&request, now).unwrap();
-    assert!(verdict.is_allowed() && permits.len() == 1);
-    let (verdict, none) = policy.acquire(&request, now).unwrap();
-    assert_eq!((verdict.reason(), none.len()), (Some(Reason::InFlight), 0));
+    let acquire = || policy.acquire(&request, now).now().unwrap().unwrap();
+    let mut first = acquire();
+    let permits = first.take_permits();
+    assert!(first.is_allowed() && permits.len() == 1);
+    let mut verdict = acquire();
+    assert_eq!((verdict.reason(), verdict.take_permits().len()), (Some(Reason::InFlight), 0));
     assert_eq!(Duration::from(verdict.retry_after().unwrap()), Duration::from_secs(30));
     assert_eq!(verdict.limits().next().unwrap().decision().status.remaining, 7); // not charged again
-    for permit in permits {
-        assert!(permit.release());
-    }
-    assert!(policy.acquire(&request, now).unwrap().0.is_allowed());
+    drop(permits);
+    assert!(acquire().is_allowed());
 }
 
 #[test]
@@ -206,7 +206,8 @@ fn shadow_places_are_held_with_the_live_ones() {
     let (policy, now) = (engine.policy(), engine.clock().now());
     let request = Request { attributes: &[], cost: None };
     let acquire = || {
-        let (verdict, permits) = policy.acquire(&request, now).unwrap();
+        let mut verdict = policy.acquire(&request, now).now().unwrap().unwrap();
+        let permits = verdict.take_permits();
         let watched = verdict.shadow().next().unwrap().is_allowed();
         (verdict.is_allowed(), watched, permits)
     };
@@ -240,7 +241,7 @@ limits: [{ name: l, key: [user], sliding_log: { limit: 3, window: 1h }, tiers: {
     engine
         .reload(policy("limits: [{ name: l, key: [user], sliding_log: { limit: 10001, window: 1h } }]"))
         .unwrap();
-    let before = engine.policy().key("l", &user, engine.clock().now()).unwrap();
+    let before = engine.policy().key("l", &user, engine.clock().now()).now().unwrap().unwrap().unwrap();
     assert!(before.status.remaining <= 10_001 - 8, "{before:?}");
     engine
         .reload(policy("limits: [{ name: l, key: [user], sliding_log: { limit: 8, window: 1h } }]"))
@@ -254,8 +255,13 @@ fn rules_that_callers_send_take_no_numbers_from_the_policy() {
     let (now, keys) = (engine.clock().now(), 5000);
     for i in 1..=keys {
         let numbers = format!(r#"{{"limit":{i},"window":"30d"}}"#);
-        let sent = SentRule { key: &i.to_string(), algorithm: "fixed_window", numbers: &numbers, cost: 1 };
-        engine.throttle(&sent, now).unwrap();
+        let sent = SentRule {
+            key: &i.to_string(),
+            algorithm: AlgorithmKind::FixedWindow,
+            numbers: &numbers,
+            cost: 1,
+        };
+        engine.throttle(&sent, now).now().unwrap().unwrap();
     }
     assert_eq!(engine.stats().keys, keys);
     assert_eq!(engine.limiter.stats().keys, 0); // in another table
@@ -267,7 +273,7 @@ fn more_limits_than_can_be_decided_together_are_an_error_that_names_them() {
     let limits: Vec<String> = (0..33).map(limit).collect();
     let engine = engine(&format!("limits: [{}]", limits.join(", ")));
     let request = Request { attributes: &[("user", "a")], cost: None };
-    let error = engine.policy().check(&request, engine.clock().now()).unwrap_err();
+    let error = engine.policy().check(&request, engine.clock().now()).now().unwrap().unwrap_err();
     assert!(
         error.to_string().starts_with("33 limits apply to this request, and 32 is the most: l0, l1"),
         "{error}"
@@ -280,7 +286,7 @@ fn explain_says_why_and_charges_nothing() {
     let engine = engine(RIDES);
     let request = Request { attributes: &[("tenant", "acme"), ("path", "/api/trips")], cost: Some(7) };
     let (policy, now) = (engine.policy(), engine.clock().now());
-    let explanation = policy.explain(&request, now);
+    let explanation = policy.explain(&request, now).now().unwrap().unwrap();
     assert_eq!((explanation.tier, explanation.cost), (Some("pro"), 7));
     let why: Vec<_> = explanation
         .limits
@@ -310,10 +316,10 @@ fn explain_and_check_agree_on_what_is_missing() {
         let engine = engine(&file);
         let (policy, now) = (engine.policy(), engine.clock().now());
         let request = Request { attributes: &[], cost: None };
-        let explained = &policy.explain(&request, now).limits[0];
+        let explained = &policy.explain(&request, now).now().unwrap().unwrap().limits[0];
         assert_eq!(explained.applies, applies, "{when_missing}: {}", explained.why);
         assert_eq!(explained.reason() == Some(Reason::MissingAttribute), denies, "{when_missing}");
-        let verdict = policy.check(&request, now).unwrap();
+        let verdict = policy.check(&request, now).now().unwrap().unwrap();
         assert_eq!(
             (verdict.limits().count() == 1, !verdict.is_allowed()),
             (applies, denies),
@@ -328,14 +334,13 @@ fn keys_can_be_looked_at_and_reset() {
     let acme = [("tenant", "acme")];
     expect(&engine, &acme, true, &[("per-tenant", 199)]);
     let now = engine.clock().now();
-    let status = engine.policy().key("per-tenant", &acme, now).unwrap();
+    let status = engine.policy().key("per-tenant", &acme, now).now().unwrap().unwrap().unwrap();
     assert_eq!(
         (status.key, status.rule.capacity(), status.status.remaining),
         (vec!["acme".into()], 200, 199)
     );
-    assert_eq!(engine.policy().reset("per-tenant", &acme), Some(true));
-    assert_eq!(engine.policy().reset("per-tenant", &acme), Some(false));
-    assert_eq!(engine.policy().reset("nobody", &acme), None);
+    let reset = |limit| engine.policy().reset(limit, &acme).now().unwrap().unwrap();
+    assert_eq!([reset("per-tenant"), reset("per-tenant"), reset("nobody")], [Some(true), Some(false), None]);
     expect(&engine, &acme, true, &[("per-tenant", 199)]);
 }
 
@@ -400,7 +405,8 @@ fn rules_can_come_with_the_request() {
     let engine = engine("");
     let now = engine.clock().now();
     let throttle = |key: &str, algorithm: &str, numbers: &str| {
-        engine.throttle(&SentRule { key, algorithm, numbers, cost: 1 }, now)
+        let algorithm = AlgorithmKind::from_name(algorithm).expect("an algorithm");
+        engine.throttle(&SentRule { key, algorithm, numbers, cost: 1 }, now).now().unwrap()
     };
     let left = |key, algorithm, numbers| throttle(key, algorithm, numbers).unwrap().decision.status.remaining;
     let bucket = r#"{"rate":"5/s","burst":20}"#;
@@ -410,7 +416,6 @@ fn rules_can_come_with_the_request() {
     assert_eq!(left("alice", "fixed_window", r#"{"limit":3,"window":"60s"}"#), 2); // of its own
     assert_eq!(left("alice", "token_bucket", bucket), 16); // not forgotten for it
     for (algorithm, numbers, message) in [
-        ("token_buckets", "{}", "unknown algorithm `token_buckets`: it is one of `token_bucket`"),
         ("token_bucket", "{}", "`token_bucket`: `rate` is missing: write `rate: 5/s`"),
         ("token_bucket", r#"{"rate":"5"}"#, "`token_bucket`: `5` cannot be read"),
         (
@@ -437,8 +442,9 @@ fn any_number_of_rules_can_come_and_go() {
     for burst in 1..10_000 {
         let now = engine.clock().now();
         let numbers = format!(r#"{{"rate":"1/s","burst":{burst}}}"#);
-        let sent = SentRule { key: "alice", algorithm: "token_bucket", numbers: &numbers, cost: 0 };
-        let throttled = engine.throttle(&sent, now).unwrap();
+        let sent =
+            SentRule { key: "alice", algorithm: AlgorithmKind::TokenBucket, numbers: &numbers, cost: 0 };
+        let throttled = engine.throttle(&sent, now).now().unwrap().unwrap();
         assert_eq!(throttled.rule.capacity(), burst);
         engine.clock().advance(Duration::from_millis(1));
     }

@@ -1,245 +1,319 @@
-//! Rules that come with the request.
+//! Calls that bring their rule: `POST /v1/throttle` as JSON, redis-cell's `CL.THROTTLE` as three whole numbers.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::hash::Hash;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use parking_lot::RwLock;
-use tollgate::{Decision, KeyedLimiter, Request, Rule, Tier, Timestamp};
+use smallvec::SmallVec;
+use tollgate::{
+    AlgorithmKind, Decision, Group, KeyedLimiter, Outcome, Rate, Request, Rule, Timestamp, TokenBucket,
+};
 
-use super::Engine;
-use super::share::share;
+use super::answer::Answer;
+use super::backend::Call;
+use super::plan::{Plan, PlannedRequest, SentAsk};
+use super::sent_rules::{KnownRule, ThrottleError};
+use super::{Engine, Hits, Reason};
+use crate::compiled::Values;
 use crate::policy::sent_rule;
-use crate::store::{Ask, Source};
+use crate::store::{Source, Unavailable};
 
-/// What a rule that came with a request decides.
+/// The decision by a rule that came with the call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttled {
-    /// The outcome, and how the key stands after it.
+    /// The outcome, and the status of the key after it.
     pub decision: Decision,
     /// The rule.
     pub rule: Rule,
-    /// Who decided.
+    /// Where the decision comes from.
     pub source: Source,
     /// Whether the state of the key is known. It is not if the store gave no answer and `on_error` decided.
     pub is_known: bool,
 }
 
 impl Throttled {
-    /// Before anybody has decided.
-    pub(super) fn not_yet(rule: Rule) -> Self {
-        Self { decision: Decision::default(), rule, source: Source::Memory, is_known: true }
+    /// Why the request is denied.
+    pub fn reason(&self) -> Option<Reason> {
+        match self.decision.outcome {
+            Outcome::Allow { .. } => None,
+            Outcome::Deny { .. } if !self.is_known => Some(Reason::Unavailable),
+            Outcome::Deny { retry } => {
+                Some(Reason::of(retry, matches!(self.rule, Rule::Concurrency(_)), false))
+            }
+        }
     }
-}
-
-/// Why a request with a rule of its own was not decided.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ThrottleError {
-    /// The rule makes no sense: what is wrong, and what would be right.
-    #[error("{0}")]
-    Rule(String),
-    /// As many rules as can be told apart are in use.
-    #[error("too many different rules are in use: write them in the policy file, as tiers of a limit")]
-    TooManyRules,
 }
 
 /// A request with the rule it is to be decided by.
 #[derive(Clone, Copy, Debug)]
 pub struct SentRule<'a> {
-    /// What it is counted by. The keys of these requests are their own, and each algorithm's.
+    /// The key. Each algorithm has its own keys, apart from those of the policy's limits.
     pub key: &'a str,
-    /// The algorithm, as the policy file names it.
-    pub algorithm: &'a str,
+    /// The algorithm.
+    pub algorithm: AlgorithmKind,
     /// Its numbers, as a JSON object.
     pub numbers: &'a str,
-    /// What the request costs. 0 peeks.
+    /// The cost of the request. 0 peeks.
     pub cost: u64,
 }
 
-/// So many rules are remembered with what they were asked for by. Those not used for longest make room.
-const MOST_RULES: usize = 4096;
-
-/// A rule in a longer text is not one.
-const LONGEST_TEXT: usize = 1024;
-
-/// The limiters of rules that come with requests: one for each algorithm, so that a key that is asked under two of them
-/// in turn is not forgotten by either.
-pub(super) struct Throttle {
-    limiter: KeyedLimiter,
-    rules: RwLock<HashMap<&'static str, Rules<Box<str>>>>, // by algorithm, then by the text they came in
-    nodes: Option<Nodes>,
+/// A call of `CL.THROTTLE`.
+#[derive(Clone, Copy, Debug)]
+pub struct CellRequest<'a> {
+    /// The key, of any bytes. No limit of the policy and no other algorithm has it.
+    pub key: &'a [u8],
+    /// The rule.
+    pub numbers: CellNumbers,
+    /// The cost. 0 peeks: nothing is charged, and no key is made.
+    pub quantity: u64,
 }
 
-/// Among how many processes a rule is divided while the store is gone that they share. None where there is no store.
-pub(super) type Nodes = Arc<AtomicU32>;
+/// A token bucket as redis-cell writes it. A key that is asked under other numbers keeps its arrival time
+/// ([`TokenBucket::keeping_arrival_time`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CellNumbers {
+    /// What passes at once beyond the first: the bucket holds one more.
+    pub max_burst: u64,
+    /// Tokens per period.
+    pub count: u64,
+    /// In seconds.
+    pub period: u64,
+}
 
-impl Throttle {
-    pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
-        Self { limiter, rules: RwLock::default(), nodes }
+impl CellNumbers {
+    fn rule(self) -> Result<Rule, ThrottleError> {
+        let rate = Rate::new(self.count, Duration::from_secs(self.period));
+        let bucket = rate.and_then(|rate| TokenBucket::new(rate, self.max_burst.saturating_add(1)));
+        let bucket = bucket.map_err(|error| ThrottleError::Rule(error.to_string()))?;
+        Ok(bucket.keeping_arrival_time().into())
     }
+}
 
-    /// Any of the table's limiters.
-    pub(super) const fn limiter(&self) -> &KeyedLimiter {
-        &self.limiter
-    }
+/// The name of cells in a store.
+const CELL: &str = "*cell";
 
-    /// Decides by the rule that was sent.
-    pub(super) fn check(&self, sent: &SentRule<'_>, now: Timestamp) -> Result<Throttled, ThrottleError> {
-        self.with_known(sent, now, |ask, rule| Throttled {
-            decision: ask.check_at(now),
-            ..Throttled::not_yet(rule)
-        })
-    }
+/// The longest numbers, in bytes of JSON.
+const LONGEST_NUMBERS: usize = 1024;
 
-    /// Tells the rule that was sent.
-    fn rule(&self, sent: &SentRule<'_>, now: Timestamp) -> Result<Rule, ThrottleError> {
-        self.with_known(sent, now, |_, rule| rule)
-    }
+/// Cells that are decided side by side: as many as the table fetches from memory at once.
+const BATCH: usize = 16;
 
-    /// Does something with the rule that was sent and its key in this process, which is made known if it is not.
-    fn with_known<T>(
-        &self,
-        sent: &SentRule<'_>,
-        now: Timestamp,
-        mut then: impl FnMut(Request<'_>, Rule) -> T,
-    ) -> Result<T, ThrottleError> {
-        if let Some(done) = self.if_known(sent, now, &mut then) {
-            return Ok(done);
+/// A call with its rule: a plan of one ask.
+#[derive(Clone, Copy)]
+struct ThrottleCall<'a> {
+    engine: &'a Engine,
+    sent: Sent<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Sent<'a> {
+    Rule(SentRule<'a>),
+    Cell(CellRequest<'a>),
+}
+
+impl<'a> ThrottleCall<'a> {
+    const fn cost(&self) -> u64 {
+        match self.sent {
+            Sent::Rule(SentRule { cost, .. }) | Sent::Cell(CellRequest { quantity: cost, .. }) => cost,
         }
-        if sent.numbers.len() > LONGEST_TEXT {
-            let message = format!("a rule of {} bytes: {LONGEST_TEXT} are the most", sent.numbers.len());
+    }
+
+    /// Does something with the rule, which stays known meanwhile, its limiter and the hash of the key.
+    #[inline]
+    fn with<T>(
+        &self,
+        now: Timestamp,
+        then: impl FnOnce(&KnownRule, &'a KeyedLimiter, u64) -> T,
+    ) -> Result<T, ThrottleError> {
+        match self.sent {
+            Sent::Rule(sent) => {
+                let rules = &self.engine.throttle[&sent.algorithm];
+                let (limiter, hash) = (&rules.limiter, rules.limiter.ask(sent.key).key_hash());
+                rules.with(sent.numbers, now, || sent.made(), |known| then(known, limiter, hash))
+            }
+            Sent::Cell(request) => {
+                let cells = &self.engine.cells;
+                let (limiter, hash) = (&cells.limiter, cells.limiter.ask(request.key).key_hash());
+                let make = || Ok((request.numbers, request.numbers.rule()?));
+                cells.with(&request.numbers, now, make, |known| then(known, limiter, hash))
+            }
+        }
+    }
+}
+
+impl SentRule<'_> {
+    /// The rule, by its name in the registry of its algorithm.
+    fn made(&self) -> Result<(Box<str>, Rule), ThrottleError> {
+        if self.numbers.len() > LONGEST_NUMBERS {
+            let message = format!("a rule of {} bytes: {LONGEST_NUMBERS} are the most", self.numbers.len());
             return Err(ThrottleError::Rule(message));
         }
-        let (algorithm, rule) = sent_rule(sent.algorithm, sent.numbers).map_err(ThrottleError::Rule)?;
-        self.add(algorithm, sent.numbers, rule, now)?;
-        // Somebody else may have taken its place since; that has to be done four thousand times in between.
-        self.if_known(sent, now, then).ok_or(ThrottleError::TooManyRules)
+        let rule = sent_rule(self.algorithm, self.numbers).map_err(ThrottleError::Rule)?;
+        Ok((self.numbers.into(), rule))
     }
+}
 
-    fn if_known<T>(
-        &self,
-        sent: &SentRule<'_>,
-        now: Timestamp,
-        mut then: impl FnMut(Request<'_>, Rule) -> T,
-    ) -> Option<T> {
-        let rules = self.rules.read();
-        let rules = rules.get(sent.algorithm)?;
-        let known = rules.known.get(sent.numbers)?;
-        known.use_at(now);
-        Some(then(rules.limiter.ask(sent.key).tier(known.tier).cost(sent.cost), known.rule))
-    }
+impl<'a> Call<'a> for ThrottleCall<'a> {
+    type Error = ThrottleError;
 
-    fn add(
-        &self,
-        algorithm: &'static str,
-        numbers: &str,
-        rule: Rule,
-        now: Timestamp,
-    ) -> Result<(), ThrottleError> {
-        let mut all = self.rules.write();
-        if !all.contains_key(algorithm) {
-            let limiter = self.limiter.another(rule).map_err(|_| ThrottleError::TooManyRules)?;
-            all.insert(algorithm, Rules::new(limiter, self.nodes.clone()));
-        }
-        all.get_mut(algorithm).expect("just inserted").add(numbers.into(), rule, now)
+    fn plan<T>(&self, now: Timestamp, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, ThrottleError> {
+        let (name, key) = match self.sent {
+            Sent::Rule(sent) => ("*throttle", sent.key.as_bytes()),
+            Sent::Cell(request) => (CELL, request.key),
+        };
+        self.with(now, |&KnownRule { rule, tier, .. }, limiter, hash| {
+            let mut plan = Plan::new(self.engine);
+            plan.is_reduced = false; // these rates are not
+            let (hits, cost) = (Hits::Charge(self.cost()), self.cost());
+            plan.requests.push(PlannedRequest { values: Values::default(), hits, cost, found: None });
+            let key_parts = std::iter::once(key).collect();
+            let sent = SentAsk { name: name.into(), key: key_parts, tag: key, rule, limiter, tier };
+            plan.add_sent(sent, hash, Group::All, false);
+            then(plan)
+        })
     }
 }
 
 impl Engine {
-    /// [`throttle`](Self::throttle), wherever states are kept.
+    /// Decides a request by the rule that comes with it.
     ///
-    /// # Errors
+    /// ```
+    /// use tollgate::AlgorithmKind;
+    /// use tollgate_policy::{Engine, Policy, SentRule};
     ///
-    /// As [`throttle`](Self::throttle), and when the store cannot keep the rule's states.
-    pub async fn decide_throttle(
-        &self,
-        sent: &SentRule<'_>,
+    /// let engine = Engine::new(Policy::default())?;
+    /// let numbers = r#"{"rate":"5/s","burst":2}"#;
+    /// let sent = SentRule { key: "alice", algorithm: AlgorithmKind::TokenBucket, numbers, cost: 1 };
+    /// let throttled = engine.throttle(&sent, engine.clock().now()).now().expect("the states are in memory")?;
+    /// assert_eq!((throttled.decision.status.remaining, throttled.rule.capacity()), (1, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// The error says that the rule is invalid, that too many different rules are in use, or that the store cannot keep its states.
+    pub fn throttle<'a>(
+        &'a self,
+        sent: &SentRule<'a>,
         now: Timestamp,
-    ) -> Result<Throttled, ThrottleError> {
-        let Some(shared) = &self.shared else { return self.throttle.check(sent, now) };
-        let rule = self.throttle.rule(sent, now)?;
-        let ask = Ask::sent("*throttle", sent.key.as_bytes(), rule, sent.cost);
-        match shared.ask_alone(ask).await? {
-            Ok(throttled) => Ok(throttled),
-            Err(unavailable) => self
-                .throttle
-                .with_known(sent, now, |here, rule| shared.fall_back_alone(here, rule, &unavailable, now)),
-        }
-    }
-}
-
-/// The rules of one limiter, by what they are asked for by.
-pub(super) struct Rules<N> {
-    pub(super) limiter: KeyedLimiter,
-    pub(super) known: HashMap<N, Known>,
-    spare: Vec<Tier>,
-    nodes: Option<Nodes>,
-}
-
-pub(super) struct Known {
-    pub(super) tier: Tier,
-    pub(super) rule: Rule, // as it came: in the table there may be a share of it
-    used: AtomicU64,       // when, last
-}
-
-impl Known {
-    /// Notes that it is in use.
-    pub(super) fn use_at(&self, now: Timestamp) {
-        self.used.store(now.as_nanos(), Ordering::Relaxed);
-    }
-}
-
-impl<N: Eq + Hash> Rules<N> {
-    pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
-        Self { limiter, known: HashMap::new(), spare: Vec::new(), nodes }
+    ) -> Answer<'a, Result<Throttled, ThrottleError>> {
+        self.decide_sent(Sent::Rule(*sent), now)
     }
 
-    /// Remembers a rule, unless it is known.
-    pub(super) fn add(&mut self, numbers: N, rule: Rule, now: Timestamp) -> Result<(), ThrottleError> {
-        if self.known.contains_key(&numbers) {
-            return Ok(());
-        }
-        if self.known.len() >= MOST_RULES {
-            self.forget_some();
-        }
-        let here = self.nodes.as_ref().map_or(rule, |nodes| share(&rule, nodes.load(Ordering::Relaxed)));
-        let tier = match self.spare.pop() {
-            None => self.limiter.add_tier(here),
-            Some(tier) => {
-                self.limiter.set_tier(tier, here).map(|()| tier).inspect_err(|_| self.spare.push(tier))
-            }
+    /// Decides a call of `CL.THROTTLE`. The error is that of [`throttle`](Self::throttle).
+    pub fn throttle_cell<'a>(
+        &'a self,
+        request: &CellRequest<'a>,
+        now: Timestamp,
+    ) -> Answer<'a, Result<Throttled, ThrottleError>> {
+        let is_peek = request.quantity == 0;
+        let answer = self.decide_sent(Sent::Cell(*request), now);
+        answer.map(move |throttled| {
+            throttled.map(|mut throttled| {
+                if is_peek {
+                    throttled.decision.outcome = Outcome::ALLOW; // redis-cell limits no peek
+                }
+                throttled
+            })
+        })
+    }
+
+    fn decide_sent<'a>(
+        &'a self,
+        sent: Sent<'a>,
+        now: Timestamp,
+    ) -> Answer<'a, Result<Throttled, ThrottleError>> {
+        let call = ThrottleCall { engine: self, sent };
+        let Some(shared) = &self.shared else {
+            // The ask without a list around it, because these calls are short.
+            return Answer::Now(call.with(now, |&KnownRule { rule, tier, .. }, limiter, hash| {
+                let decision = limiter.ask_by_hash(hash).tier(tier).cost(call.cost()).check_at(now);
+                Throttled { decision, rule, source: Source::Memory, is_known: true }
+            }));
         };
-        let tier = tier.map_err(|_| ThrottleError::TooManyRules)?;
-        let used = AtomicU64::new(now.as_nanos());
-        self.known.insert(numbers, Known { tier, rule, used });
-        Ok(())
+        let rule = call.with(now, |known, _, _| known.rule);
+        match rule.and_then(|rule| shared.store.require(&rule).map_err(ThrottleError::Rule)) {
+            Ok(()) => self.decide(call, now, super::Verdict::into_throttled),
+            Err(error) => Answer::Now(Err(error)),
+        }
     }
 
-    /// Forgets an eighth of the rules, those not used for longest. Their keys stay, and are carried over to whichever
-    /// rule they are asked under next.
-    fn forget_some(&mut self) {
-        let mut times: Vec<u64> =
-            self.known.values().map(|known| known.used.load(Ordering::Relaxed)).collect();
-        let eighth = times.len() / 8;
-        let (_, &mut until, _) = times.select_nth_unstable(eighth);
-        let mut left = eighth + 1;
-        let spare = &mut self.spare;
-        self.known.retain(|_, known| {
-            let stays = left == 0 || known.used.load(Ordering::Relaxed) > until;
-            if !stays {
-                spare.push(known.tier);
-                left -= 1;
+    /// Decides several calls of `CL.THROTTLE`, each by itself and in order. In memory their keys are fetched side by side, and nothing is
+    /// allocated except for a rule that is new. `each` gets the decisions in order.
+    ///
+    /// ```
+    /// use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy};
+    ///
+    /// let engine = Engine::new(Policy::default())?;
+    /// let numbers = CellNumbers { max_burst: 1, count: 30, period: 60 };
+    /// let requests = [CellRequest { key: b"alice", numbers, quantity: 1 }; 3];
+    /// let mut allowed = Vec::new();
+    /// let answer = engine.throttle_cells(&requests, engine.clock().now(), |decision| allowed.push(decision.unwrap().is_allowed()));
+    /// answer.now().expect("the states are in memory");
+    /// assert_eq!(allowed, [true, true, false]);
+    /// # Ok::<(), tollgate_policy::EngineError>(())
+    /// ```
+    pub fn throttle_cells<'a>(
+        &'a self,
+        requests: &'a [CellRequest<'a>],
+        now: Timestamp,
+        mut each: impl FnMut(Result<Decision, ThrottleError>) + Send + 'a,
+    ) -> Answer<'a, ()> {
+        if self.shared.is_some() {
+            return Answer::Later(Box::pin(async move {
+                for request in requests {
+                    each(self.throttle_cell(request, now).wait().await.map(|throttled| throttled.decision));
+                }
+            }));
+        }
+        for batch in requests.chunks(BATCH) {
+            if self.throttle_known_cells(batch, now, |decision| each(Ok(decision))).is_none() {
+                // A rule is new, or invalid: they go one by one, so that each sees the charges of those before it.
+                for request in batch {
+                    let throttled = self.throttle_cell(request, now).now().expect("the states are in memory");
+                    each(throttled.map(|throttled| throttled.decision));
+                }
             }
-            stays
-        });
+        }
+        Answer::Now(())
+    }
+
+    /// Decides cells in memory all of whose rules are known, at most [`BATCH`]. None, and none is decided, if one is not.
+    fn throttle_known_cells(
+        &self,
+        batch: &[CellRequest<'_>],
+        now: Timestamp,
+        each: impl FnMut(Decision),
+    ) -> Option<()> {
+        let known = self.cells.read();
+        let mut requests: SmallVec<[Request<'_>; BATCH]> = SmallVec::new();
+        let mut last = None;
+        for request in batch {
+            // Most batches have the same numbers throughout.
+            let tier = match last {
+                Some((numbers, tier)) if numbers == request.numbers => tier,
+                _ => known.get(&request.numbers, now)?.tier,
+            };
+            last = Some((request.numbers, tier));
+            requests.push(self.cells.limiter.ask(request.key).tier(tier).cost(request.quantity));
+        }
+        let mut decisions = [Decision::default(); BATCH];
+        let decisions = &mut decisions[..requests.len()];
+        KeyedLimiter::check_each_at(&requests, now, decisions);
+        decisions.iter().copied().for_each(each);
+        Some(())
+    }
+
+    /// Forgets a key of [`throttle_cell`](Self::throttle_cell). Returns whether it was remembered.
+    pub fn reset_cell<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<bool, Unavailable>> {
+        let Some(shared) = &self.shared else { return Answer::Now(Ok(self.cells.limiter.reset(key))) };
+        Answer::Later(Box::pin(async move {
+            self.cells.limiter.reset(key); // this process may have a share of it
+            // Of any numbers: all keys of these calls look alike.
+            let rule = CellNumbers { max_burst: 0, count: 1, period: 1 }.rule().expect("a bucket of one");
+            let (limiter, key_parts) = (&self.cells.limiter, std::iter::once(key).collect());
+            let tier = limiter.base_tier();
+            let sent = SentAsk { name: CELL.into(), key: key_parts, tag: key, rule, limiter, tier };
+            shared.store.forget(&sent.store_ask()).await
+        }))
     }
 }
 
-impl fmt::Debug for Throttle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Throttle(..)")
-    }
-}
+#[cfg(test)]
+mod tests;

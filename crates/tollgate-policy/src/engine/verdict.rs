@@ -1,57 +1,32 @@
-//! The answer to a request: of the policy, and of each limit in it.
+//! The verdict of a call, built once from its plan and the decisions of a back end.
+
+use std::fmt;
 
 use smallvec::SmallVec;
-use std::fmt;
-use tollgate::{Decision, Nanos, Outcome, Retry, Rule, Timestamp, Turn};
+use tollgate::{Action, Decision, Group, Nanos, Outcome, Retry, Rule, Timestamp, Turn};
 
-use super::attributes::Values;
-use super::in_force::{InForce, LimitInForce, NumbersId};
-use super::plan::USUAL_LIMITS;
-use crate::policy::Limit;
-use crate::store::Source;
+use super::Hits;
+use super::backend::Decided;
+use super::permits::Permits;
+use super::plan::{Denial, Found, Plan, PlannedAsk};
+use super::throttle::Throttled;
+use crate::compiled::{CompiledLimit, NumbersId};
+use crate::policy::{Descriptor, Limit};
+use crate::store::{Knowledge, LimitDecision, LimitDecisions, Source};
 
 /// The values that make a key, part by part.
 pub type Key<'a> = SmallVec<[&'a str; 2]>;
 
-/// The answer to a request.
+/// The answer to a call: to one request, or to the descriptors of an Envoy call.
 #[must_use = "a denied request must not go ahead"]
 pub struct Verdict<'a> {
-    pub(super) in_force: &'a InForce,
-    pub(super) now: Timestamp,
-    pub(super) cost: u64,
-    pub(super) in_full: bool, // the cost is charged in any case; cost 0 is denied above a limit
-    pub(super) outcome: Outcome,
-    pub(super) is_charged: bool, // by the limits that let it pass; in a plan of several, others may deny it
-    pub(super) reported: Option<usize>,
-    pub(super) reduced: bool,
-    pub(super) source: Source,
-    pub(super) values: Values<'a>,
-    pub(super) limits: Entries<Entry>,
-    pub(super) shadow: SmallVec<[Entry; 1]>,
-}
-
-/// The answers of as many limits as need no allocation, or of more.
-pub(crate) type Entries<T> = SmallVec<[T; USUAL_LIMITS]>;
-
-/// What one limit says. Its key is made of the request's values: a verdict is moved about, so what it holds is small.
-pub(crate) struct Entry {
-    pub(crate) limit: u32,
-    pub(crate) numbers: NumbersId,
-    pub(crate) hash: u64,        // of its key
-    pub(crate) is_missing: bool, // an attribute of its key, without which it denies
-    pub(crate) told: Told,
-    pub(crate) decision: Decision,
-}
-
-/// Where a decision comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// The table of this process.
-    Here,
-    /// A store, which also told how long until more can be had than remains.
-    Stored(Option<Nanos>),
-    /// Nobody: the store gave no answer, and the policy says what then.
-    Unknown,
+    plan: Plan<'a>,
+    each: LimitDecisions, // one per ask
+    outcome: Outcome,
+    reported: Option<usize>, // an ask
+    source: Source,
+    now: Timestamp,
+    permits: Option<Box<Permits>>,
 }
 
 /// Why a request is denied.
@@ -62,34 +37,27 @@ pub enum Reason {
     Rate,
     /// It costs more than the limit can ever hold.
     CostExceedsLimit,
-    /// As many as may be are in flight.
+    /// All slots are taken.
     InFlight,
-    /// Nobody could decide, and the policy says to deny then.
+    /// The store gave no answer, and the policy denies then.
     Unavailable,
-    /// It lacks an attribute of the key, and the limit says to deny then.
+    /// It lacks an attribute of the key, and the limit denies then.
     MissingAttribute,
 }
 
 impl Reason {
-    /// [`of`](Self::of), while rates may be reduced: a window with a limit that is smaller for now cannot tell when it will
-    /// be what it was.
-    pub(super) const fn told(retry: Retry, is_concurrency: bool, reduced: bool) -> Self {
-        match retry {
-            Retry::Unknown if reduced && !is_concurrency => Self::Rate,
-            retry => Self::of(retry, is_concurrency),
-        }
-    }
-
-    pub(crate) const fn of(retry: Retry, is_concurrency: bool) -> Self {
+    /// The reason of a denial. A window whose limit is reduced does not know when it will be whole again.
+    pub(super) const fn of(retry: Retry, is_concurrency: bool, is_reduced: bool) -> Self {
         match retry {
             Retry::Never => Self::CostExceedsLimit,
             Retry::After(_) | Retry::Unknown if is_concurrency => Self::InFlight,
             Retry::After(_) => Self::Rate,
+            Retry::Unknown if is_reduced => Self::Rate,
             Retry::Unknown => Self::Unavailable, // the table is full
         }
     }
 
-    /// As answers tell it.
+    /// The name in replies.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -102,6 +70,32 @@ impl Reason {
 }
 
 impl<'a> Verdict<'a> {
+    #[inline]
+    pub(super) fn new(plan: Plan<'a>, decided: Decided, now: Timestamp) -> Self {
+        let Decided { source, mut each, permits } = decided;
+        for (ask, each) in plan.asks.iter().zip(&mut each) {
+            if ask.denial == Some(Denial::Blocked) {
+                each.decision.status.remaining = 0; // whatever the rule says, which stands for a limit of 0
+            }
+        }
+        let (outcome, reported) = match (&plan.asks[..], &each[..]) {
+            ([PlannedAsk { group: Group::All, .. }], [only]) => (only.decision.outcome, Some(0)),
+            (asks, each) => {
+                // Beside a quota that only watches, no quota denies.
+                let is_passed = asks.last().is_some_and(PlannedAsk::is_passed_quota);
+                let with_groups = asks.iter().zip(each).filter(|(ask, _)| !ask.is_passed_quota());
+                let verdict = tollgate::Verdict::of(with_groups.map(|(ask, each)| match ask.group {
+                    Group::AnyOf if is_passed && !each.decision.is_allowed() => {
+                        (Group::Independent, each.decision)
+                    }
+                    group => (group, each.decision),
+                }));
+                (verdict.outcome, verdict.reported)
+            }
+        };
+        Self { plan, each, outcome, reported, source, now, permits }
+    }
+
     /// Whether the request may pass, now or after its delay.
     pub const fn is_allowed(&self) -> bool {
         self.outcome.is_allowed()
@@ -112,25 +106,26 @@ impl<'a> Verdict<'a> {
         self.outcome
     }
 
-    /// How long a denied request should wait, where that is known.
+    /// How long a denied request should wait, if that is known.
     pub const fn retry_after(&self) -> Option<Nanos> {
         self.outcome.retry_after()
     }
 
-    /// How long to hold it before letting it go.
+    /// How long to delay it before it goes on.
     pub const fn delay(&self) -> Nanos {
         self.outcome.delay()
     }
 
-    /// The place in the queue that a request is held in for its [`delay`](Self::delay), to be given up should the caller leave
-    /// before: that of the limit with the longest. None where it is not held, and where a store keeps the queue: others hold
-    /// requests by it, too.
+    /// The turn of a delayed request in the queue of the limit with the longest delay, to be given up if the caller leaves before.
+    /// None if it is not delayed, and if a store keeps the queue: other processes delay requests by it, too.
     pub fn turn(&self) -> Option<Turn> {
         if self.delay().is_zero() {
             return None;
         }
-        let held = self.limits.iter().max_by_key(|entry| entry.decision.outcome.delay())?;
-        (held.told == Told::Here).then(|| self.ask(held).turn())
+        let decided =
+            self.plan.asks.iter().zip(&self.each).filter(|(ask, _)| ask.group != Group::Independent);
+        let (ask, each) = decided.max_by_key(|(_, each)| each.decision.outcome.delay())?;
+        (each.knowledge == Knowledge::Local).then(|| self.plan.table_request(ask).turn())
     }
 
     /// Why it is denied.
@@ -138,9 +133,9 @@ impl<'a> Verdict<'a> {
         if self.is_allowed() { None } else { self.reported().and_then(|limit| limit.reason()) }
     }
 
-    /// What it cost, or would have.
-    pub const fn cost(&self) -> u64 {
-        self.cost
+    /// The cost of the request, which was charged or would have been. That of an Envoy call is that of its first descriptor.
+    pub fn cost(&self) -> u64 {
+        self.plan.requests.first().map_or(0, |request| request.cost)
     }
 
     /// When it was decided.
@@ -150,62 +145,60 @@ impl<'a> Verdict<'a> {
 
     /// Whether rates were reduced at the time, because the upstream is overloaded.
     pub const fn is_reduced(&self) -> bool {
-        self.reduced
+        self.plan.is_reduced
     }
 
-    /// Who decided.
+    /// Where the decisions come from.
     pub const fn source(&self) -> Source {
         self.source
     }
 
-    /// The limit to tell the caller of: the one that denies for longest, or, when all allow, the one with least
-    /// remaining. None where no limit applied.
+    /// The limit to report: the one that denies for longest, or, if all allow, the one with least remaining. None if no limit of the
+    /// policy applied.
     pub fn reported(&self) -> Option<LimitVerdict<'_, 'a>> {
-        self.reported.map(|place| self.view(&self.limits[place]))
+        self.reported.and_then(|ask| self.limit(ask))
     }
 
-    /// The answers of the limits that applied, in the policy's order.
-    pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitVerdict<'_, 'a>> {
-        self.limits.iter().map(|entry| self.view(entry))
+    /// The decisions of the limits that applied, in the policy's order.
+    pub fn limits(&self) -> impl Iterator<Item = LimitVerdict<'_, 'a>> + Clone {
+        self.policy_limits().filter(|limit| !limit.ask.is_shadow())
     }
 
-    /// The answers of limits that only watch, in the policy's order.
-    pub fn shadow(&self) -> impl ExactSizeIterator<Item = LimitVerdict<'_, 'a>> {
-        self.shadow.iter().map(|entry| self.view(entry))
+    /// The decisions of limits that only watch, in the policy's order.
+    pub fn shadow(&self) -> impl Iterator<Item = LimitVerdict<'_, 'a>> + Clone {
+        self.policy_limits().filter(|limit| limit.ask.is_shadow() && !limit.ask.is_passed_quota())
     }
 
-    fn view<'v>(&'v self, entry: &'v Entry) -> LimitVerdict<'v, 'a> {
-        let in_force = self.in_force.limit(entry.limit);
-        LimitVerdict { in_force, entry, verdict: self }
-    }
-}
-
-/// What a client is told of a verdict, or of several that were decided together.
-#[derive(Clone, Debug)]
-pub struct Summary<'v, 'a> {
-    /// Whether the request may pass, and when.
-    pub outcome: Outcome,
-    /// The limits that applied.
-    pub limits: SmallVec<[LimitVerdict<'v, 'a>; 8]>,
-    /// The one to tell of, where there is room for one only.
-    pub reported: Option<LimitVerdict<'v, 'a>>,
-}
-
-impl<'v, 'a> From<&'v Verdict<'a>> for Summary<'v, 'a> {
-    fn from(verdict: &'v Verdict<'a>) -> Self {
-        Self { outcome: verdict.outcome, limits: verdict.limits().collect(), reported: verdict.reported() }
-    }
-}
-
-impl Summary<'_, '_> {
-    /// How long a denied request should wait, where that is known.
-    pub const fn retry_after(&self) -> Option<Nanos> {
-        self.outcome.retry_after()
+    /// The verdicts of an Envoy call's descriptors, in order. A check of one request has one.
+    pub fn descriptors(&self) -> impl ExactSizeIterator<Item = DescriptorVerdict<'_, 'a>> {
+        (0..self.plan.requests.len()).map(|number| DescriptorVerdict { verdict: self, number })
     }
 
-    /// Why it is denied.
-    pub fn reason(&self) -> Option<Reason> {
-        if self.outcome.is_allowed() { None } else { self.reported.and_then(|limit| limit.reason()) }
+    /// Takes the permits that the request holds. Dropping the verdict releases those that are left in it.
+    pub fn take_permits(&mut self) -> Permits {
+        self.permits.take().map_or_else(Permits::default, |permits| *permits)
+    }
+
+    /// The decision by a rule that came with the call: that of its only ask.
+    pub(super) fn into_throttled(self) -> Throttled {
+        let LimitDecision { decision, knowledge } = self.each[0];
+        let rule = *self.plan.rule(&self.plan.asks[0]);
+        Throttled { decision, rule, source: self.source, is_known: knowledge != Knowledge::Nothing }
+    }
+
+    /// The decisions, one per ask of the plan.
+    pub(super) fn into_decisions(self) -> LimitDecisions {
+        self.each
+    }
+
+    fn policy_limits(&self) -> impl Iterator<Item = LimitVerdict<'_, 'a>> + Clone {
+        (0..self.each.len()).filter_map(|ask| self.limit(ask))
+    }
+
+    fn limit(&self, ask: usize) -> Option<LimitVerdict<'_, 'a>> {
+        let (ask, decided) = (&self.plan.asks[ask], &self.each[ask]);
+        let (limit, numbers) = ask.policy_limit()?;
+        Some(LimitVerdict { limit, numbers, ask, decided, verdict: self })
     }
 }
 
@@ -218,114 +211,219 @@ impl fmt::Debug for Verdict<'_> {
     }
 }
 
-/// The answer of one limit.
+/// The verdict of one descriptor of an Envoy call.
+#[derive(Clone, Copy)]
+pub struct DescriptorVerdict<'v, 'a> {
+    verdict: &'v Verdict<'a>,
+    number: usize,
+}
+
+impl<'v, 'a> DescriptorVerdict<'v, 'a> {
+    /// The attributes: `domain` first, then the entries of the descriptor, in order.
+    pub fn attributes(&self) -> &'v [(&'a str, &'a str)] {
+        self.verdict.plan.requests[self.number].values.all()
+    }
+
+    /// What was to be done.
+    pub fn hits(&self) -> Hits {
+        self.verdict.plan.requests[self.number].hits
+    }
+
+    /// The cost that was charged, or would have been. That of a refund is 0.
+    pub fn cost(&self) -> u64 {
+        match self.hits() {
+            Hits::Refund(_) => 0,
+            _ => self.verdict.plan.requests[self.number].cost,
+        }
+    }
+
+    /// What the policy has for the descriptor, if it has something and no other descriptor has replaced it.
+    pub fn descriptor(&self) -> Option<&'a Descriptor> {
+        self.verdict.plan.requests[self.number].found.and_then(Found::descriptor)
+    }
+
+    /// Whether the policy does not limit it.
+    pub fn is_unlimited(&self) -> bool {
+        let found = self.verdict.plan.requests[self.number].found;
+        matches!(found, Some(Found::Uncounted(uncounted)) if uncounted.unlimited)
+    }
+
+    /// Whether it is within its limits.
+    pub fn is_allowed(&self) -> bool {
+        self.outcome().is_allowed() && self.sent().is_none_or(|sent| sent.decision.is_allowed())
+    }
+
+    /// What the limits of the policy decide that apply to it, if they alone decide.
+    pub fn outcome(&self) -> Outcome {
+        self.own().outcome
+    }
+
+    /// The limit to report.
+    pub fn reported(&self) -> Option<LimitVerdict<'v, 'a>> {
+        self.own().reported.and_then(|place| self.limits().nth(place))
+    }
+
+    /// The decisions of the limits of the policy that apply to it.
+    pub fn limits(&self) -> impl Iterator<Item = LimitVerdict<'v, 'a>> + Clone {
+        let number = self.number;
+        self.verdict.limits().filter(move |limit| limit.ask.request() == number)
+    }
+
+    /// The decisions of limits that only watch.
+    pub fn shadow(&self) -> impl Iterator<Item = LimitVerdict<'v, 'a>> + Clone {
+        let number = self.number;
+        self.verdict.shadow().filter(move |limit| limit.ask.request() == number)
+    }
+
+    /// The decision of the limit that was sent with it in place of the policy's, and that limit. 0 denies every request.
+    pub fn sent(&self) -> Option<SentLimitVerdict> {
+        let Verdict { plan, each, source, .. } = self.verdict;
+        let is_sent = |ask: &PlannedAsk<'_>| ask.policy_limit().is_none() && ask.request() == self.number;
+        let place = plan.asks.iter().position(is_sent)?;
+        let (ask, LimitDecision { decision, knowledge }) = (&plan.asks[place], each[place]);
+        let (rule, limit) = (*plan.rule(ask), plan.capacity(ask));
+        let is_known = knowledge != Knowledge::Nothing;
+        Some(SentLimitVerdict { decision, limit, rule, source: *source, is_known })
+    }
+
+    fn own(&self) -> tollgate::Verdict {
+        tollgate::Verdict::of(self.limits().map(|limit| (Group::All, limit.decided.decision)))
+    }
+}
+
+impl fmt::Debug for DescriptorVerdict<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DescriptorVerdict").field("attributes", &self.attributes()).finish_non_exhaustive()
+    }
+}
+
+/// The decision of a limit that was sent with a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SentLimitVerdict {
+    /// The outcome, and the status of the key after it.
+    pub decision: Decision,
+    /// The limit.
+    pub limit: u64,
+    /// The rule.
+    pub rule: Rule,
+    /// Where the decision comes from.
+    pub source: Source,
+    /// Whether the state of the key is known.
+    pub is_known: bool,
+}
+
+/// The decision of one limit of the policy.
 #[derive(Clone, Copy)]
 pub struct LimitVerdict<'v, 'a> {
-    in_force: &'v LimitInForce,
-    entry: &'v Entry,
+    limit: &'a CompiledLimit,
+    numbers: NumbersId,
+    ask: &'v PlannedAsk<'a>,
+    decided: &'v LimitDecision,
     verdict: &'v Verdict<'a>,
 }
 
 impl<'v, 'a> LimitVerdict<'v, 'a> {
     /// The limit's name.
-    pub fn name(&self) -> &'v str {
-        &self.in_force.policy.name
+    pub fn name(&self) -> &'a str {
+        &self.limit.policy.name
     }
 
     /// The limit as the policy has it.
-    pub fn limit(&self) -> &'v Limit {
-        &self.in_force.policy
+    pub fn limit(&self) -> &'a Limit {
+        &self.limit.policy
     }
 
-    /// What the request cost, or would have.
-    pub const fn cost(&self) -> u64 {
-        self.verdict.cost
+    /// The cost that was charged, or would have been. That of a refund is 0.
+    pub fn cost(&self) -> u64 {
+        if self.ask.action == Action::Refund { 0 } else { self.ask.cost }
     }
 
     /// Whether rates were reduced at the time.
     pub const fn is_reduced(&self) -> bool {
-        self.verdict.reduced
+        self.verdict.plan.is_reduced
     }
 
-    /// The number of the limit: as long as an engine lives, one for each name.
+    /// The number of the limit. A name has the same number as long as the engine lives.
     pub fn number(&self) -> usize {
-        self.in_force.number
+        self.limit.number
     }
 
     /// The rule it decided by.
-    pub fn rule(&self) -> &'v Rule {
-        &self.in_force.numbers(self.entry.numbers).rule
+    pub fn rule(&self) -> &'a Rule {
+        &self.limit.numbers(self.numbers).rule
     }
 
     /// The most that can pass at once.
     pub fn capacity(&self) -> u64 {
-        self.in_force.capacity(self.entry.numbers)
+        self.limit.capacity(self.numbers)
     }
 
-    /// Whether nothing passes, because the limit is 0 or the descriptor is blocked. The rule says nothing of it.
+    /// Whether every request is denied, because the limit is 0 or the descriptor is blocked.
     pub fn is_blocked(&self) -> bool {
-        self.in_force.is_blocked(self.entry.numbers)
+        self.limit.is_blocked(self.numbers)
     }
 
-    /// The outcome, and how the key stands after it.
-    pub fn decision(&self) -> Decision {
-        let Decision { outcome, status } = self.entry.decision;
-        Decision { outcome, status: self.in_force.status(self.entry.numbers, status) }
+    /// The outcome, and the status of the key after it.
+    pub const fn decision(&self) -> Decision {
+        self.decided.decision
     }
 
-    /// Whether this limit lets the request pass.
+    /// Whether this limit allows the request.
     pub fn is_allowed(&self) -> bool {
-        self.entry.decision.is_allowed()
+        self.decided.decision.is_allowed()
     }
 
     /// Whether it was charged.
     pub fn is_charged(&self) -> bool {
-        let together = self.verdict.is_charged || self.in_force.policy.shadow;
-        let in_any_case = self.rule().counts_denied() || self.verdict.in_full;
-        self.is_known() && (self.is_allowed() && together || in_any_case)
+        let PlannedAsk { action, group, cost, .. } = *self.ask;
+        // The share of a process is a bucket, which does not count denied requests.
+        let counts_denied = self.rule().counts_denied() && self.verdict.source != Source::Fallback;
+        let (allows, passes) = (self.is_allowed(), self.verdict.is_allowed());
+        let is_charge = cost > 0 && action != Action::Refund;
+        is_charge && self.is_known() && action.is_done(group, allows, passes, counts_denied)
     }
 
-    /// Why it does not.
+    /// Why it denies.
     pub fn reason(&self) -> Option<Reason> {
-        let Outcome::Deny { retry } = self.entry.decision.outcome else { return None };
-        if self.entry.is_missing {
+        let Outcome::Deny { retry } = self.decided.decision.outcome else { return None };
+        if self.ask.denial == Some(Denial::MissingAttribute) {
             return Some(Reason::MissingAttribute);
         }
         if !self.is_known() {
             return Some(Reason::Unavailable);
         }
-        Some(Reason::told(retry, self.in_force.is_concurrency, self.verdict.reduced))
+        Some(Reason::of(retry, self.limit.is_concurrency, self.is_reduced()))
     }
 
-    /// Whether its numbers are true: not where the store gave no answer, and the policy says what is decided then.
+    /// Whether the state of the key is known. It is not if the store gave no answer and `on_error` decided.
     pub fn is_known(&self) -> bool {
-        self.entry.told != Told::Unknown
+        self.decided.knowledge != Knowledge::Nothing
     }
 
     /// The values of its key, part by part.
     pub fn key(&self) -> Key<'a> {
-        self.in_force.shared_key(&self.verdict.values)
+        self.verdict.plan.key(self.ask)
     }
 
-    /// What its key is known by, in this limit and no other.
-    pub fn key_hash(&self) -> u64 {
-        self.entry.hash
+    /// The hash of its key, in this limit and no other.
+    pub const fn key_hash(&self) -> u64 {
+        self.ask.hash
     }
 
-    /// How long until more can be had than remains, if that is known: what `t` of a `RateLimit` header says.
+    /// The time until more can be had than remains, if that is known: `t` of a `RateLimit` header.
     pub fn more_after(&self) -> Option<Nanos> {
-        let status = self.entry.decision.status;
-        if let Some(retry) = self.entry.decision.retry_after() {
+        let Decision { outcome, status } = self.decided.decision;
+        if let Some(retry) = outcome.retry_after() {
             return Some(retry);
         }
         if status.remaining >= self.capacity() {
             return None; // there is no more
         }
-        if let Told::Stored(more_after) = self.entry.told {
+        if let Knowledge::Stored { more_after } = self.decided.knowledge {
             return more_after;
         }
-        let ask = self.in_force.ask(self.entry.numbers, &self.key());
-        ask.cost(status.remaining.saturating_add(1)).preview_at(self.verdict.now).retry_after()
+        let request = self.limit.table_request(self.numbers, self.ask.hash);
+        request.cost(status.remaining.saturating_add(1)).preview_at(self.verdict.now).retry_after()
     }
 }
 

@@ -24,9 +24,9 @@ fn told(generation: &str, path: &str, cost: u64, asked: usize) -> Vec<String> {
     let request = Request { attributes: &[("user", "a"), ("path", path)], cost: Some(cost) };
     let (mut told, mut held) = (Vec::new(), Vec::new());
     for _ in 0..asked {
-        let (verdict, permits) = policy.acquire(&request, engine.clock().now()).unwrap();
+        let mut verdict = policy.acquire(&request, engine.clock().now()).now().unwrap().unwrap();
         told = headers(&policy.headers, &verdict, UNIX);
-        held.push(permits);
+        held.push(verdict.take_permits());
     }
     told.into_iter().map(|(name, value)| format!("{name}: {value}")).collect()
 }
@@ -91,7 +91,7 @@ fn ratelimit_policy_keeps_the_order_of_the_policy_file() {
         let policy = engine.policy();
         let value = |name: &str, path: &str| {
             let request = Request { attributes: &[("path", path)], cost: Some(5) };
-            let verdict = policy.check(&request, engine.clock().now()).unwrap();
+            let verdict = policy.check(&request, engine.clock().now()).now().unwrap().unwrap();
             let told = headers(&policy.headers, &verdict, UNIX);
             told.into_iter().find(|(known, _)| *known == name).unwrap().1
         };
@@ -117,7 +117,8 @@ fn the_tightest_eight_limits_are_listed() {
     let engine =
         Engine::with_clock(Policy::read(Path::new("t.yaml"), &file).unwrap(), Clock::manual()).unwrap();
     let policy = engine.policy();
-    let verdict = policy.check(&Request { attributes: &[], cost: None }, engine.clock().now()).unwrap();
+    let verdict =
+        policy.check(&Request { attributes: &[], cost: None }, engine.clock().now()).now().unwrap().unwrap();
     let told = headers(&policy.headers, &verdict, UNIX);
     let names = |value: &str| -> Vec<String> {
         value.split(", ").map(|item| item.split('"').nth(1).unwrap().to_owned()).collect()
@@ -136,8 +137,13 @@ fn the_worst_news_comes_first() {
     let engine =
         Engine::with_clock(Policy::read(Path::new("t.yaml"), limits).unwrap(), Clock::manual()).unwrap();
     let policy = engine.policy();
-    let check =
-        |cost| policy.check(&Request { attributes: &[], cost: Some(cost) }, engine.clock().now()).unwrap();
+    let check = |cost| {
+        policy
+            .check(&Request { attributes: &[], cost: Some(cost) }, engine.clock().now())
+            .now()
+            .unwrap()
+            .unwrap()
+    };
     assert!(check(2).is_allowed());
     let told = headers(&policy.headers, &check(9), UNIX);
     assert_eq!(told[1].1, "\"never\";r=0;t=1, \"later\";r=8;t=1");
@@ -190,7 +196,8 @@ fn x_ratelimit_tells_the_reset_as_a_time_or_as_a_wait() {
 fn nothing_is_told_where_no_limit_applies() {
     let engine = Engine::new(Policy::default()).unwrap();
     let policy = engine.policy();
-    let verdict = policy.check(&Request { attributes: &[], cost: None }, engine.clock().now()).unwrap();
+    let verdict =
+        policy.check(&Request { attributes: &[], cost: None }, engine.clock().now()).now().unwrap().unwrap();
     assert_eq!(headers(&policy.headers, &verdict, UNIX), []);
 }
 
@@ -200,7 +207,8 @@ fn numbers_too_large_for_a_structured_field_are_cut() {
     let policy = Policy::read(Path::new("t.yaml"), limits).unwrap();
     let engine = Engine::with_clock(policy, Clock::manual()).unwrap();
     let policy = engine.policy();
-    let verdict = policy.check(&Request { attributes: &[], cost: None }, engine.clock().now()).unwrap();
+    let verdict =
+        policy.check(&Request { attributes: &[], cost: None }, engine.clock().now()).now().unwrap().unwrap();
     let told = headers(&policy.headers, &verdict, UNIX);
     assert_eq!(told[0].1, "\"a\";q=999999999999999;w=1");
     assert_eq!(told[1].1, "\"a\";r=999999999999999;t=1");
@@ -228,7 +236,7 @@ fn whoever_waits_as_long_as_told_is_let_in() {
         let request = Request { attributes: &[], cost: None };
         let mut denied = 0;
         for step in 0..200_u64 {
-            let verdict = policy.check(&request, clock.now()).unwrap();
+            let verdict = policy.check(&request, clock.now()).now().unwrap().unwrap();
             if verdict.is_allowed() {
                 clock.advance(Nanos::new(step * 7_919_317 % 1_000_000_000));
                 continue;
@@ -241,12 +249,18 @@ fn whoever_waits_as_long_as_told_is_let_in() {
             assert!(retry >= t, "{rule}: Retry-After {retry}, t {t}");
             if retry > 1 {
                 clock.advance(Duration::from_secs(retry - 1));
-                assert!(!policy.check(&request, clock.now()).unwrap().is_allowed(), "{rule}: a second early");
+                assert!(
+                    !policy.check(&request, clock.now()).now().unwrap().unwrap().is_allowed(),
+                    "{rule}: a second early"
+                );
                 clock.advance(Duration::from_secs(1));
             } else {
                 clock.advance(Duration::from_secs(retry));
             }
-            assert!(policy.check(&request, clock.now()).unwrap().is_allowed(), "{rule}: waited {retry} s");
+            assert!(
+                policy.check(&request, clock.now()).now().unwrap().unwrap().is_allowed(),
+                "{rule}: waited {retry} s"
+            );
         }
         assert!(denied > 20, "{rule}: {denied}");
     }
@@ -258,8 +272,8 @@ fn a_denial_explains_itself() {
         Engine::with_clock(Policy::read(Path::new("t.yaml"), LIMITS).unwrap(), Clock::manual()).unwrap();
     let policy = engine.policy();
     let request = Request { attributes: &[("user", "a")], cost: Some(6) };
-    let _ = policy.check(&request, engine.clock().now()).unwrap();
-    let verdict = policy.check(&request, engine.clock().now()).unwrap();
+    let _ = policy.check(&request, engine.clock().now()).now().unwrap().unwrap();
+    let verdict = policy.check(&request, engine.clock().now()).now().unwrap().unwrap();
     let body: serde_json::Value = serde_json::from_slice(&problem(&verdict, 429)).unwrap();
     assert_eq!(
         body,

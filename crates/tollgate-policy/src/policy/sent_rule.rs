@@ -8,19 +8,15 @@ use super::limit::RuleTemplate;
 use super::numbers::{Algorithm, Numbers};
 use crate::fault::Fault;
 use crate::keys;
-use crate::reader::{Reader, quoted};
+use crate::reader::Reader;
 use crate::yaml;
 
-/// A rule that comes with a request: the name of its algorithm, and its numbers as JSON has them.
+/// A rule that comes with a request, from its numbers as JSON has them.
 ///
 /// # Errors
 ///
 /// What is wrong, and what would be right.
-pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str, Rule), String> {
-    let Some(kind) = AlgorithmKind::from_name(algorithm) else {
-        let all = quoted(AlgorithmKind::ALL.iter().map(|kind| kind.name()));
-        return Err(format!("unknown algorithm `{algorithm}`: it is one of {all}"));
-    };
+pub(crate) fn sent_rule(kind: AlgorithmKind, numbers: &str) -> Result<Rule, String> {
     // What a caller sends names nothing of ours.
     let as_it_is = |name: &str| Some(format!("${{{name}}}"));
     let reader = Reader::new(&as_it_is);
@@ -44,7 +40,7 @@ pub(crate) fn sent_rule(algorithm: &str, numbers: &str) -> Result<(&'static str,
         template.rule(&reader, &template.numbers, None, &section)
     });
     match (made, reader.into_faults().first()) {
-        (Some(rule), None) => Ok((kind.name(), rule)),
+        (Some(rule), None) => Ok(rule),
         (_, Some(Fault { message, help: Some(help), .. })) => Err(format!("`{kind}`: {message}: {help}")),
         (_, Some(fault)) => Err(format!("`{kind}`: {}", fault.message)),
         (None, None) => Err(format!("`{kind}`: no numbers")),

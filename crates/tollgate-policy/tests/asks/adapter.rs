@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::{Clock, Decision, Outcome, Retry, Timestamp};
+use tollgate::{AlgorithmKind, Clock, Decision, Outcome, Retry, Timestamp};
 use tollgate_policy::{
     CellNumbers, CellRequest, Described, Engine, Hits, LimitVerdict, Override, Permits, Policy, Request,
     SentRule, Throttled, Verdict,
@@ -70,13 +70,13 @@ impl<W: Wait> Subject for EngineSubject<W> {
             Call::Check { attributes, cost } => {
                 let attributes = borrowed(attributes);
                 let request = Request { attributes: &attributes, cost: Some(*cost) };
-                reply_of(&wait.wait(policy.plan(&request).unwrap().decide(now)))
+                reply_of(&wait.wait(policy.check(&request, now).wait()).unwrap())
             }
             Call::Hold { attributes, cost, permit } => {
                 let attributes = borrowed(attributes);
                 let request = Request { attributes: &attributes, cost: Some(*cost) };
-                let (verdict, permits) = wait.wait(policy.plan_with_permits(&request).unwrap().hold(now));
-                self.permits.insert(*permit, permits);
+                let mut verdict = wait.wait(policy.acquire(&request, now).wait()).unwrap();
+                self.permits.insert(*permit, verdict.take_permits());
                 reply_of(&verdict)
             }
             Call::Release { permit } => {
@@ -88,20 +88,21 @@ impl<W: Wait> Subject for EngineSubject<W> {
             Call::Explain { attributes, cost } => {
                 let attributes = borrowed(attributes);
                 let request = Request { attributes: &attributes, cost: Some(*cost) };
-                let explanation = wait.wait(policy.look_into(&request, now)).unwrap();
+                let explanation = wait.wait(policy.explain(&request, now).wait()).unwrap();
                 let applying = explanation.limits.iter().filter(|limit| limit.applies);
                 let answers = applying.map(|limit| answer(&limit.limit.name, limit.decision, None)).collect();
                 Reply { outcome: Ok(0), answers, reported: None }
             }
             Call::Sent { key, rule, cost } => {
                 let (algorithm, numbers) = rule.algorithm();
+                let algorithm = AlgorithmKind::from_name(algorithm).unwrap();
                 let sent = SentRule { key, algorithm, numbers: &numbers, cost: *cost };
-                alone("throttle", wait.wait(engine.decide_throttle(&sent, now)).unwrap())
+                alone("throttle", wait.wait(engine.throttle(&sent, now).wait()).unwrap())
             }
             Call::Cell { key, max_burst, count, period_seconds, cost } => {
                 let numbers = CellNumbers { max_burst: *max_burst, count: *count, period: *period_seconds };
                 let request = CellRequest { key: key.as_bytes(), numbers, quantity: *cost };
-                alone("cell", wait.wait(engine.decide_cell(&request, now)).unwrap())
+                alone("cell", wait.wait(engine.throttle_cell(&request, now).wait()).unwrap())
             }
             Call::Describe(descriptors) => {
                 let attributes: Vec<Vec<(&str, &str)>> = descriptors
@@ -116,18 +117,19 @@ impl<W: Wait> Subject for EngineSubject<W> {
                     .zip(&attributes)
                     .map(|(of, attributes)| described(of, attributes))
                     .collect();
-                let together = wait.wait(policy.decide_together(&described, now)).unwrap();
+                let verdict = wait.wait(policy.check_descriptors(&described, now).wait()).unwrap();
                 let mut answers = Vec::new();
-                for (given, descriptor) in together.answers.iter().zip(descriptors) {
-                    answers.extend(given.verdict.limits().map(limit_answer));
+                for (given, descriptor) in verdict.descriptors().zip(descriptors) {
+                    answers.extend(given.limits().map(limit_answer));
                     let name = descriptor.sent.map(|sent| format!("sent {}s", sent.seconds));
-                    let sent = given.overridden.zip(name);
-                    answers.extend(sent.map(|(sent, name)| throttled_answer(&name, sent)));
+                    let sent = given.sent().zip(name);
+                    answers.extend(sent.map(|(sent, name)| LimitAnswer {
+                        is_known: sent.is_known,
+                        ..answer(&name, sent.decision, None)
+                    }));
                 }
-                answers.extend(
-                    together.answers.iter().flat_map(|given| given.verdict.shadow().map(limit_answer)),
-                );
-                Reply { outcome: outcome(together.outcome), answers, reported: None }
+                answers.extend(verdict.shadow().map(limit_answer));
+                Reply { outcome: outcome(verdict.outcome()), answers, reported: None }
             }
         }
     }

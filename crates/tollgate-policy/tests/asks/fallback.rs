@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::{Clock, Rule};
-use tollgate_policy::{Ask, Decided, Engine, Later, Store, StoredPermit, Unavailable};
+use tollgate_policy::{Ask, Decisions, Engine, Later, Store, StoredPermit, Unavailable};
 use tollgate_testkit::asks::{
     BackEnd, Fallback, Policy, known_differences_are_still_there, promises, random_calls_equal_the_model,
 };
@@ -20,7 +20,7 @@ struct Silent {
 }
 
 impl Silent {
-    fn no_answer<T: Send + 'static>(&self) -> Later<'_, T> {
+    fn no_answer<T: Send + 'static>(&self) -> Later<'_, Result<T, Unavailable>> {
         let now = self.now.load(Ordering::Relaxed);
         let unavailable = Unavailable {
             why: "it is silent".into(),
@@ -32,17 +32,17 @@ impl Silent {
 }
 
 impl Store for Silent {
-    fn decide<'a>(&'a self, _: &'a [Ask<'_>], _: bool) -> Later<'a, Decided> {
+    fn decide<'a>(&'a self, _: &'a [Ask<'_>]) -> Later<'a, Result<Decisions, Unavailable>> {
         self.no_answer()
     }
 
-    fn release<'a>(&'a self, _: &'a [StoredPermit]) -> Later<'a, bool> {
+    fn release<'a>(&'a self, _: &'a [StoredPermit]) -> Later<'a, Result<bool, Unavailable>> {
         self.no_answer()
     }
 
     fn release_later(&self, _: Vec<StoredPermit>) {}
 
-    fn forget<'a>(&'a self, _: &'a Ask<'_>) -> Later<'a, bool> {
+    fn forget<'a>(&'a self, _: &'a Ask<'_>) -> Later<'a, Result<bool, Unavailable>> {
         self.no_answer()
     }
 

@@ -64,13 +64,12 @@ impl Files {
             .map(|(attributes, hits)| Described { attributes, hits: *hits, limit: None })
             .collect();
         let policy = self.engine.policy();
-        let together = policy.check_together(&described, self.now).unwrap();
-        let told = together.answers.iter().map(|answer| {
-            let verdict = &answer.verdict;
+        let together = policy.check_descriptors(&described, self.now).now().unwrap().unwrap();
+        let told = together.descriptors().map(|answer| {
             let numbers = |limit: &tollgate_policy::LimitVerdict<'_, '_>| {
                 (limit.capacity(), limit.decision().status.remaining)
             };
-            match (verdict.limits().next(), verdict.shadow().next()) {
+            match (answer.limits().next(), answer.shadow().next()) {
                 (Some(limit), _) if limit.is_allowed() => Within(numbers(&limit).0, numbers(&limit).1),
                 (Some(limit), _) => Over(numbers(&limit).0, numbers(&limit).1),
                 (None, Some(limit)) => Shadow(numbers(&limit).0, numbers(&limit).1),

@@ -41,7 +41,7 @@ makers.b = function()
     local tolerance, tolerance_part = span(ARGV[at + 2])
     local limit = {
       key = key, tag = tag, ahead = ahead, part = part, cost = cost, cost_part = cost_part, per = per,
-      tolerance = tolerance, tolerance_part = tolerance_part, lingers = 0, keeps = keeps, kind = 0, group = 0, does = 0,
+      tolerance = tolerance, tolerance_part = tolerance_part, lingers = 0, keeps = keeps, kind = 0, group = 0, action = 0,
       allows = 0,
     }
     if is_in_full(head) then
@@ -56,6 +56,10 @@ makers.b = function()
     limit.free, limit.free_part = span(ARGV[at + 3])
     limit.max_wait, limit.max_waiting = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
     return limit, at + 6
+  end
+
+  function rule.is_used(limit)
+    return limit.ahead > 0 or limit.part > 0
   end
 
   -- How far the schedule reaches with the request. One that has pieces, of a rule that has none, keeps them.

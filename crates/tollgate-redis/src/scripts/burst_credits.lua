@@ -44,8 +44,12 @@ makers.d = function()
     local next = in_full and at + 4 or at + 3
     return {
       key = key, tag = tag, base = schedule(base, base_part, at + 1, in_full),
-      peak = schedule(peak, peak_part, next, in_full), is_held = is_held, keeps = keeps, kind = 0, group = 0, does = 0, allows = 0,
+      peak = schedule(peak, peak_part, next, in_full), is_held = is_held, keeps = keeps, kind = 0, group = 0, action = 0, allows = 0,
     }, in_full and at + 7 or at + 5
+  end
+
+  function rule.is_used(limit)
+    return bucket.is_used(limit.base) or bucket.is_used(limit.peak)
   end
 
   function rule.test(limit)

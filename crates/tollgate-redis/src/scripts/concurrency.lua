@@ -30,7 +30,7 @@ makers.p = function()
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = in_flight, first, last, frees
     return {
       key = key, cost = cost, lease = tonumber(ARGV[at + 2]), id = ARGV[at + 3], effective = effective,
-      fits = needed <= 0, kind = 0, group = 0, does = 0, allows = 0,
+      fits = needed <= 0, kind = 0, group = 0, action = 0, allows = 0,
     }, at + 4
   end
 

@@ -23,8 +23,12 @@ makers.f = function()
       window = tonumber(ARGV[at + 3]), ends = ends, held = held, used = now < ends and held or 0,
       is_aligned = string.sub(head, 4, 4) == 'e', counts_denied = string.sub(head, 5, 5) == 'd',
       is_held = is_held, keeps = keeps,
-      kind = 0, group = 0, does = 0, allows = 0,
+      kind = 0, group = 0, action = 0, allows = 0,
     }, at + 4
+  end
+
+  function rule.is_used(limit)
+    return limit.used > 0
   end
 
   function rule.test(limit)

@@ -16,8 +16,8 @@ end
 
 -- States that were written by other numbers, converted to these. By key: the state as it is held, the numbers to read it as
 -- (none for an unused key), and whether a denial writes them. A charge always writes them, a peek never does.
-local replaced = {}
-for i = #ARGV - 3 * (tonumber(string.sub(ARGV[2], 2)) or 0) + 1, #ARGV, 3 do
+local replaced, replaced_count = {}, tonumber(string.sub(ARGV[2], 2)) or 0
+for i = #ARGV - 3 * replaced_count + 1, #ARGV, 3 do
   local place, keeps = string.match(ARGV[i], '^(%d+)(k?)$')
   replaced[KEYS[tonumber(place)]] = { ARGV[i + 1], ARGV[i + 2], keeps == 'k' }
 end

@@ -40,8 +40,12 @@ makers.s = function()
     return {
       key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = tonumber(ARGV[at + 2]), window = window,
       buckets = buckets, mode = string.sub(head, 4, 4), ring = ring, newest = newest, stamped = stamped, index = index,
-      into = into, old = old, full = full, is_held = is_held, keeps = keeps, kind = 0, group = 0, does = 0, allows = 0,
+      into = into, old = old, full = full, is_held = is_held, keeps = keeps, kind = 0, group = 0, action = 0, allows = 0,
     }, at + 5
+  end
+
+  function rule.is_used(limit)
+    return limit.full > 0 or (limit.mode ~= 'l' and limit.old > 0)
   end
 
   function rule.test(limit)

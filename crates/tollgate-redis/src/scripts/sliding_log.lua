@@ -57,8 +57,12 @@ makers.w = function()
     return {
       key = key, tag = tag, limit = tonumber(ARGV[at + 1]), cost = cost, window = window, left = left, counted = counted, effective = effective, newest = newest,
       most = is_in_full(head) and tonumber(ARGV[at + 4]), old = old, fits = needed <= 0, keeps = old ~= window and string.sub(head, 4, 4) == 'k', kind = 0, group = 0,
-      does = 0, allows = 0,
+      action = 0, allows = 0,
     }, is_in_full(head) and at + 5 or at + 4
+  end
+
+  function rule.is_used(limit)
+    return limit.counted > 0
   end
 
   function rule.test(limit)

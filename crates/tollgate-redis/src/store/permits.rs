@@ -8,8 +8,8 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
-use tollgate_core::Rule;
-use tollgate_policy::{Does, StoredPermit, Unavailable};
+use tollgate_core::Action;
+use tollgate_policy::{StoredPermit, Unavailable};
 
 use super::Inner;
 use crate::key::PREFIX;
@@ -46,15 +46,15 @@ impl Permits {
     }
 }
 
-/// The places that a request holds once it is allowed.
-pub(super) fn held(prepared: &Prepared, permit: &str) -> Vec<StoredPermit> {
-    let limits = prepared.limits.iter().zip(prepared.keys.iter());
-    let held = limits.filter(|(limit, _)| {
-        limit.does == Does::Hold && limit.cost > 0 && matches!(limit.rule, Rule::Concurrency(_))
-    });
-    held.map(|(limit, key)| StoredPermit {
-        key: key.to_vec(),
-        id: format!("{permit}*{}", limit.cost).into_bytes(),
+/// The slots that a request holds once it is allowed, by limits that `allow` it.
+pub(super) fn held(prepared: &Prepared, permit: &str, allow: impl Fn(usize) -> bool) -> Vec<StoredPermit> {
+    let limits = prepared.limits.iter().enumerate();
+    let held =
+        limits.filter(|(place, limit)| limit.action == Action::Hold && limit.cost > 0 && allow(*place));
+    held.map(|(place, limit)| {
+        let own = if limit.is_repeated { format!("{permit}-{place:x}") } else { permit.to_owned() };
+        let id = format!("{own}*{}", limit.cost).into_bytes();
+        StoredPermit { key: prepared.key(limit).to_vec(), id }
     })
     .collect()
 }
@@ -62,7 +62,7 @@ pub(super) fn held(prepared: &Prepared, permit: &str) -> Vec<StoredPermit> {
 impl Inner {
     /// Gives back the places of a request that may have got them, though nobody has heard of it.
     pub(super) fn give_up(self: &Arc<Self>, prepared: &Prepared, permit: &str) {
-        let permits = held(prepared, permit);
+        let permits = held(prepared, permit, |_| true);
         if !permits.is_empty() {
             self.release_later(permits, false);
         }

@@ -59,14 +59,14 @@ impl Node {
 
     async fn ask(&self, attributes: &[(&str, &str)]) -> (bool, Source) {
         let (policy, request) = (self.engine.policy(), Request { attributes, cost: None });
-        let verdict = policy.plan(&request).unwrap().decide(self.engine.clock().now()).await;
+        let verdict = policy.check(&request, self.engine.clock().now()).wait().await.unwrap();
         (verdict.is_allowed(), verdict.source())
     }
 
     /// What remains of each limit, as the store has it.
     async fn remaining(&self, attributes: &[(&str, &str)]) -> Vec<u64> {
         let (policy, request) = (self.engine.policy(), Request { attributes, cost: Some(0) });
-        let verdict = policy.plan(&request).unwrap().decide(self.engine.clock().now()).await;
+        let verdict = policy.check(&request, self.engine.clock().now()).wait().await.unwrap();
         assert_eq!(verdict.source(), Source::Store);
         verdict.limits().map(|limit| limit.decision().status.remaining).collect()
     }
@@ -88,7 +88,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     began.elapsed()
 }
 
-/// Does what makes its thread wait, such as to start a server.
+/// Action what makes its thread wait, such as to start a server.
 fn wait<T>(what: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(what)
 }

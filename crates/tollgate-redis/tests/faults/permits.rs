@@ -17,8 +17,8 @@ const LEASE: Duration = Duration::from_secs(1);
 /// A permit, where there is one.
 async fn hold(node: &Node) -> Option<Permits> {
     let (policy, request) = (node.engine.policy(), Request { attributes: &[("tenant", "acme")], cost: None });
-    let plan = policy.plan_with_permits(&request).unwrap();
-    let (verdict, permits) = plan.hold(node.engine.clock().now()).await;
+    let mut verdict = policy.acquire(&request, node.engine.clock().now()).wait().await.unwrap();
+    let permits = verdict.take_permits();
     assert_eq!(verdict.source(), Source::Store);
     assert_eq!(verdict.is_allowed(), !permits.is_empty());
     verdict.is_allowed().then_some(permits)

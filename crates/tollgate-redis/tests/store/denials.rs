@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{Align, FixedWindow, Rate, Rule, TokenBucket};
-use tollgate_policy::{Ask, Does, Source, Store as _};
+use tollgate_core::{Action, Align, FixedWindow, Rate, Rule, TokenBucket};
+use tollgate_policy::{Ask, Source, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::RedisServer;
 
@@ -35,7 +35,7 @@ async fn a_hammered_key_costs_one_call_a_second() {
                 // Beside it, keys that differ each time: what is known of one limit is enough.
                 let user = format!("{task}-{asked}");
                 let plan = [ask("fast", &user, fast, 1), ask("slow", "k", slow, 1)];
-                let decided = store.decide(&plan, false).await.unwrap();
+                let decided = decide(&store, &plan).await;
                 assert!(!decided.verdict.is_allowed());
                 let wait = Duration::from(decided.verdict.retry_after().unwrap());
                 assert!(wait > Duration::from_secs(50) && wait <= Duration::from_secs(60), "{wait:?}");
@@ -147,7 +147,7 @@ async fn what_is_given_back_or_forgotten_here_is_there_at_once() {
     let asked = || ask("a", "k", window, 1);
     decide(&store, &[ask("a", "k", window, 3)]).await;
     assert_eq!(told(&store, asked()).await, (Source::Store, false));
-    decide(&store, &[Ask { does: Does::Refund, ..ask("a", "k", window, 2) }]).await;
+    decide(&store, &[Ask { action: Action::Refund, ..ask("a", "k", window, 2) }]).await;
     for expected in [(Source::Store, true), (Source::Store, true), (Source::Store, false)] {
         assert_eq!(told(&store, asked()).await, expected);
     }
@@ -168,12 +168,12 @@ async fn without_the_store_no_denial_is_remembered() {
     server.kill();
     // What the last answer was is told for its second; from then on, nobody knows.
     let start = Instant::now();
-    while store.decide(&asked(), false).await.is_ok() {
+    while store.decide(&asked()).await.is_ok() {
         assert!(start.elapsed() < Duration::from_secs(5));
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for _ in 0..50 {
-        assert!(store.decide(&asked(), false).await.is_err());
+        assert!(store.decide(&asked()).await.is_err());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -184,7 +184,7 @@ async fn a_charge_in_full_ends_what_is_known_of_denials() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let rule = Rule::from(TokenBucket::new(Rate::per_minute(1).unwrap(), 10).unwrap());
-    let report = |cost| Ask { does: Does::ChargeInFull, ..ask("a", "k", rule, cost) };
+    let report = |cost| Ask { action: Action::ChargeInFull, ..ask("a", "k", rule, cost) };
     let minutes = async || {
         let decided = decide(&store, &[ask("a", "k", rule, 1)]).await;
         decided.verdict.retry_after().map(|wait| wait.as_secs_ceil().div_ceil(60))

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tollgate_core::adaptive::Pace;
-use tollgate_core::{Align, FixedWindow, Mode, Rate, Rule, SlidingCounter, TokenBucket};
-use tollgate_policy::{Ask, Does};
+use tollgate_core::{Action, Align, FixedWindow, Mode, Rate, Rule, SlidingCounter, TokenBucket};
+use tollgate_policy::Ask;
 use tollgate_testkit::{Random, RedisServer};
 
 use super::{ask, decide, one_of_each, slow_pace, store};
@@ -16,7 +16,7 @@ async fn keys_live_as_long_as_they_matter_and_not_for_ever() {
     let store = store(&server).await;
     for (name, rule) in one_of_each() {
         for cost in [1, 40, 59] {
-            let asked = Ask { does: Does::Hold, ..ask(name, "k", rule, cost) };
+            let asked = Ask { action: Action::Hold, ..ask(name, "k", rule, cost) };
             let decided = decide(&store, &[asked]).await;
             let reset = Duration::from(decided.each[0].decision.status.reset_after);
             let keys = server.command(&["KEYS", "tollgate:{acme}*"]);
@@ -58,9 +58,9 @@ async fn keys_never_expire_before_they_are_as_new() {
         let mut asks = Vec::new();
         let first = random.below(rules.len() as u64) as usize;
         for (name, rule) in if alone { &rules[first..=first] } else { &rules[..] } {
-            let does = if random.below(5) == 0 { Does::Refund } else { Does::Charge };
+            let action = if random.below(5) == 0 { Action::Refund } else { Action::Charge };
             let pace = paces[random.below(3) as usize];
-            asks.push(Ask { does, pace, ..ask(name, "k", *rule, 1 + random.below(3)) });
+            asks.push(Ask { action, pace, ..ask(name, "k", *rule, 1 + random.below(3)) });
         }
         decide(&store, &asks).await;
         for (name, _) in &rules {

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_core::adaptive::{Load, Pace, RateMultiplier};
 use tollgate_core::{
-    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Outcome, Rate, Rule,
-    SlidingCounter, SlidingLog, TokenBucket,
+    Action, Align, BurstCredits, Concurrency, FixedWindow, Group, LeakyBucket, MaxWait, Mode, Outcome, Rate,
+    Rule, SlidingCounter, SlidingLog, TokenBucket, Verdict,
 };
-use tollgate_policy::{Ask, Decided, Does, Part, Store as _};
+use tollgate_policy::{Ask, Decisions, LimitDecisions, Source, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::RedisServer;
 
@@ -45,15 +45,24 @@ fn ask<'a>(limit: &'a str, key: &'a str, rule: Rule, cost: u64) -> Ask<'a> {
         rule,
         pace: Pace::FULL,
         cost,
-        does: Does::Charge,
-        part: Part::All,
+        action: Action::Charge,
+        group: Group::All,
         has_one_tier: false,
-        is_blocked: false,
+        is_denied: false,
     }
 }
 
+/// What a store has decided, with the verdict of all asks.
+struct Decided {
+    source: Source,
+    verdict: Verdict,
+    each: LimitDecisions,
+}
+
 async fn decide(store: &RedisStore, asks: &[Ask<'_>]) -> Decided {
-    store.decide(asks, false).await.unwrap()
+    let Decisions { source, each, .. } = store.decide(asks).await.unwrap();
+    let decisions = asks.iter().zip(&each).map(|(ask, each)| (ask.group, each.decision));
+    Decided { source, verdict: Verdict::of(decisions), each }
 }
 
 /// A bucket of so many, an hour for each.
@@ -116,7 +125,7 @@ async fn a_request_in_full_is_charged_also_where_the_plan_is_denied() {
     let server = RedisServer::start();
     let store = store_at_a_time(&server).await;
     for (name, rule) in counting_rules() {
-        let usage = |cost| Ask { does: Does::ChargeInFull, ..ask(name, "k", rule, cost) };
+        let usage = |cost| Ask { action: Action::ChargeInFull, ..ask(name, "k", rule, cost) };
         let other = || ask("other", name, hourly(1), 1);
         let mut passes = Vec::new();
         for cost in [0, 90, 0, 30, 0] {
@@ -137,7 +146,7 @@ async fn a_blocked_request_is_denied_whatever_its_rule_says() {
     let store = store_at_a_time(&server).await;
     let window = FixedWindow::new(1, Duration::from_secs(60), Align::Epoch).unwrap();
     for (name, rule) in counting_rules() {
-        let blocked = |cost| Ask { is_blocked: true, ..ask(name, "k", rule, cost) };
+        let blocked = |cost| Ask { is_denied: true, ..ask(name, "k", rule, cost) };
         let outcome = async |ask| decide(&store, &[ask]).await.verdict.outcome;
         assert_eq!(outcome(blocked(1)).await, Outcome::NEVER, "{name}");
         assert!(dump(&server).is_empty(), "{name}: a blocked request was charged");
@@ -145,7 +154,7 @@ async fn a_blocked_request_is_denied_whatever_its_rule_says() {
     }
     for rule in [Rule::from(window), window.counting_denied().into()] {
         let blocked =
-            |cost| Ask { is_blocked: true, does: Does::ChargeInFull, ..ask("window", "k", rule, cost) };
+            |cost| Ask { is_denied: true, action: Action::ChargeInFull, ..ask("window", "k", rule, cost) };
         let outcome = async |ask| decide(&store, &[ask]).await.verdict.outcome;
         assert_eq!(outcome(blocked(0)).await, Outcome::ALLOW);
         assert_eq!(outcome(blocked(1)).await, Outcome::NEVER);
@@ -159,7 +168,8 @@ async fn a_denial_leaves_every_key_byte_for_byte_as_it_was() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let rules = one_of_each();
-    let holding = |limit: &'static str, rule, cost| Ask { does: Does::Hold, ..ask(limit, "k", rule, cost) };
+    let holding =
+        |limit: &'static str, rule, cost| Ask { action: Action::Hold, ..ask(limit, "k", rule, cost) };
     let all: Vec<Ask<'_>> = rules.iter().map(|(name, rule)| holding(name, *rule, 3)).collect();
     assert!(decide(&store, &all).await.verdict.is_allowed());
     let before = dump(&server);
@@ -180,8 +190,8 @@ async fn one_of_several_is_enough_and_those_that_watch_decide_alone() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let rule = |burst| Rule::from(TokenBucket::new(Rate::per_hour(1).unwrap(), burst).unwrap());
-    let one_of = |limit: &'static str, burst| Ask { part: Part::OneOf, ..ask(limit, "k", rule(burst), 1) };
-    let shadow = Ask { part: Part::Alone, ..ask("shadow", "k", rule(2), 1) };
+    let one_of = |limit: &'static str, burst| Ask { group: Group::AnyOf, ..ask(limit, "k", rule(burst), 1) };
+    let shadow = Ask { group: Group::Independent, ..ask("shadow", "k", rule(2), 1) };
     let plan = [ask("live", "k", rule(3), 1), one_of("small", 1), one_of("large", 9), shadow];
     let mut allowed = Vec::new();
     for _ in 0..5 {
@@ -206,11 +216,14 @@ async fn what_is_denied_anyway_is_only_counted_where_denied_requests_count() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let window = FixedWindow::new(10, Duration::from_secs(3600), Align::Epoch).unwrap();
-    let plan =
-        [ask("plain", "k", window.into(), 3), ask("counting", "k", window.counting_denied().into(), 3)];
-    let decided = store.decide(&plan, true).await.unwrap();
+    let plan = [
+        ask("plain", "k", window.into(), 3),
+        ask("counting", "k", window.counting_denied().into(), 3),
+        Ask { is_denied: true, ..ask("denied", "k", window.into(), 1) },
+    ];
+    let decided = decide(&store, &plan).await;
     let left: Vec<u64> = decided.each.iter().map(|seen| seen.decision.status.remaining).collect();
-    assert_eq!(left, [10, 7]);
+    assert_eq!(left, [10, 7, 10]);
     assert_eq!(dump(&server).len(), 1);
 }
 
@@ -220,15 +233,17 @@ async fn what_is_denied_gives_nothing_back_and_tells_so() {
     let store = store(&server).await;
     let window = FixedWindow::new(10, Duration::from_secs(3600), Align::Epoch).unwrap();
     let counting = Rule::from(window.counting_denied());
-    for refund in
-        [ask("counting", "k", counting, 3), Ask { part: Part::Alone, ..ask("alone", "k", counting, 3) }]
-    {
+    for refund in [
+        ask("counting", "k", counting, 3),
+        Ask { group: Group::Independent, ..ask("alone", "k", counting, 3) },
+    ] {
         decide(&store, &[Ask { cost: 8, ..refund.clone() }]).await;
-        let refund = Ask { does: Does::Refund, ..refund };
+        let refund = Ask { action: Action::Refund, ..refund };
         let left = |decided: &Decided| decided.each[0].decision.status.remaining;
         let denied = [refund.clone(), ask("small", "k", window.into(), 11)];
         assert_eq!(left(&decide(&store, &denied).await), 2);
-        assert_eq!(left(&store.decide(&denied, true).await.unwrap()), 2);
+        let denied_anyway = [refund.clone(), Ask { is_denied: true, ..ask("denied", "k", window.into(), 1) }];
+        assert_eq!(left(&decide(&store, &denied_anyway).await), 2);
         assert_eq!(left(&decide(&store, &[Ask { cost: 0, ..refund.clone() }]).await), 2, "as it was told");
         assert_eq!(left(&decide(&store, &[refund]).await), 5, "and what passes does");
     }
@@ -249,17 +264,14 @@ async fn an_acl_can_say_what_it_does() {
     let store = RedisStore::new(who).unwrap();
     assert!(store.ready(Duration::from_secs(10)).await, "{:?}", store.health());
     for (name, rule) in one_of_each() {
-        let asked = Ask { does: Does::Hold, ..ask(name, "k", rule, 3) };
-        let decided = store.decide(&[asked], false).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let asked = Ask { action: Action::Hold, ..ask(name, "k", rule, 3) };
+        let decided = store.decide(&[asked]).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(store.release(&decided.permits).await.unwrap());
         let faster = match rule {
             Rule::SlidingLog(_) => SlidingLog::new(100, Duration::from_secs(30)).unwrap().into(),
             _ => rule,
         };
-        store
-            .decide(&[ask(name, "k", faster, 1)], false)
-            .await
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        store.decide(&[ask(name, "k", faster, 1)]).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         store.forget(&ask(name, "k", faster, 1)).await.unwrap();
     }
 }
@@ -270,15 +282,15 @@ async fn places_that_nobody_has_heard_of_are_given_back() {
     let store = RedisStore::new(Settings::single(server.url(), Duration::from_millis(50))).unwrap();
     assert!(store.ready(Duration::from_secs(10)).await);
     let rule = Rule::from(Concurrency::new(5, Some(Duration::from_secs(600))).unwrap());
-    let holding = || Ask { does: Does::Hold, ..ask("a", "k", rule, 1) };
+    let holding = || Ask { action: Action::Hold, ..ask("a", "k", rule, 1) };
     server.pause();
     for _ in 0..3 {
-        assert!(store.decide(&[holding()], false).await.is_err(), "the server does not answer");
+        assert!(store.decide(&[holding()]).await.is_err(), "the server does not answer");
     }
     server.resume();
     let start = Instant::now();
     loop {
-        let free = store.decide(&[ask("a", "k", rule, 0)], false).await;
+        let free = store.decide(&[ask("a", "k", rule, 0)]).await;
         if free.is_ok_and(|decided| decided.each[0].decision.status.remaining == 5) {
             break;
         }

@@ -1,10 +1,10 @@
 //! Requests that name one key twice.
 
-use tollgate_core::Rule;
-use tollgate_policy::{Ask, Decided, Does};
+use tollgate_core::{Action, Rule};
+use tollgate_policy::Ask;
 use tollgate_testkit::RedisServer;
 
-use super::{ask, counting_rules, decide, hourly, one_of_each, store, store_at_a_time};
+use super::{Decided, ask, counting_rules, decide, hourly, one_of_each, store, store_at_a_time};
 
 #[tokio::test]
 async fn what_is_named_twice_pays_twice() {
@@ -32,10 +32,12 @@ async fn of_what_is_named_twice_one_that_only_looks_adds_nothing() {
     let server = RedisServer::start();
     let store = store(&server).await;
     decide(&store, &[ask("a", "k", hourly(10), 8)]).await;
-    let refund = Ask { does: Does::Refund, ..ask("a", "k", hourly(10), 3) };
-    let preview = Ask { does: Does::Preview, ..ask("a", "k", hourly(10), 4) };
+    let refund = Ask { action: Action::Refund, ..ask("a", "k", hourly(10), 3) };
+    let preview = Ask { action: Action::Peek, ..ask("a", "k", hourly(10), 4) };
     let left = |decided: Decided| decided.each[0].decision.status.remaining;
-    assert_eq!(left(decide(&store, &[ask("a", "k", hourly(10), 0), refund]).await), 5);
+    let given_back = decide(&store, &[ask("a", "k", hourly(10), 0), refund]).await;
+    assert_eq!(given_back.each[1].decision.status.remaining, 5);
+    assert_eq!(left(given_back), 2, "it is decided before the refund that comes after it");
     // It is decided before the charge that comes after it.
     let charged = decide(&store, &[preview, ask("a", "k", hourly(10), 1)]).await;
     assert_eq!(charged.each[1].decision.status.remaining, 4);
@@ -64,7 +66,7 @@ async fn asks_that_name_one_key_are_decided_one_after_the_other() {
             (true, Some(1), vec![(true, 40), (true, 10)]),
             "{name}"
         );
-        let in_full = twice([8, 8]).map(|ask| Ask { does: Does::ChargeInFull, ..ask });
+        let in_full = twice([8, 8]).map(|ask| Ask { action: Action::ChargeInFull, ..ask });
         assert_eq!(
             of(&decide(&store, &in_full).await),
             (false, Some(1), vec![(true, 2), (false, 0)]),

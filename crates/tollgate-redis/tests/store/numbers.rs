@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Align, BurstCredits, FixedWindow, LeakyBucket, Mode, Nanos, Rate, Rule, RuleParts, SlidingCounter,
-    SlidingLog, TokenBucket,
+    Action, Align, BurstCredits, FixedWindow, LeakyBucket, Mode, Nanos, Rate, Rule, RuleParts,
+    SlidingCounter, SlidingLog, TokenBucket,
 };
-use tollgate_policy::{Ask, Does, Store as _};
+use tollgate_policy::{Ask, Store as _};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::{FaultProxy, RedisServer};
 
@@ -31,13 +31,13 @@ async fn who_looks_or_is_denied_under_other_numbers_changes_nothing() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for (name, rule) in one_of_each() {
-        let holding = |rule, cost, does| Ask { does, ..ask(name, "k", rule, cost) };
-        assert!(decide(&store, &[holding(rule, 10, Does::Hold)]).await.verdict.is_allowed());
+        let holding = |rule, cost, action| Ask { action, ..ask(name, "k", rule, cost) };
+        assert!(decide(&store, &[holding(rule, 10, Action::Hold)]).await.verdict.is_allowed());
         let before = dump(&server);
-        for (cost, does) in [(0, Does::Charge), (1, Does::Preview), (95, Does::Charge)] {
-            let seen = decide(&store, &[holding(others(&rule), cost, does)]).await.each[0].decision;
+        for (cost, action) in [(0, Action::Charge), (1, Action::Peek), (95, Action::Charge)] {
+            let seen = decide(&store, &[holding(others(&rule), cost, action)]).await.each[0].decision;
             assert!(seen.status.remaining <= 90, "{name}: {seen:?}");
-            assert!(dump(&server) == before, "{name}: {does:?} of {cost} has written something");
+            assert!(dump(&server) == before, "{name}: {action:?} of {cost} has written something");
         }
         server.command(&["FLUSHALL"]);
     }
@@ -166,7 +166,7 @@ async fn a_key_of_other_numbers_takes_no_longer_than_the_deadline() {
     decide(&store, &[ask("a", "k", hourly(10), 1)]).await;
     // One round trip of 120 ms is in time, two are not.
     proxy.delay(Duration::from_millis(60));
-    assert!(store.decide(&[ask("a", "k", hourly(20), 1)], false).await.is_err());
+    assert!(store.decide(&[ask("a", "k", hourly(20), 1)]).await.is_err());
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tollgate_core::adaptive::Pace;
 use tollgate_core::{
-    Align, BurstCredits, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Outcome, Rate, Retry, Rule,
+    Action, Align, BurstCredits, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Outcome, Rate, Retry, Rule,
     RuleParts, SlidingCounter, SlidingLog, State, Tat, Timestamp, TokenBucket,
 };
-use tollgate_policy::{Ask, Does};
+use tollgate_policy::Ask;
 use tollgate_redis::RedisStore;
 use tollgate_testkit::{Random, RedisServer, is_long};
 
@@ -153,7 +153,7 @@ async fn a_key_of_another_pace_is_decided_in_one_call() {
     for (name, rule) in one_of_each() {
         for pace in [half_pace(), slow_pace(), pace_after(100, 99), half_pace()] {
             let before = store.health()[0].calls;
-            let asked = Ask { pace, does: Does::Hold, ..ask(name, "k", rule, 1) };
+            let asked = Ask { pace, action: Action::Hold, ..ask(name, "k", rule, 1) };
             assert!(decide(&store, &[asked]).await.verdict.is_allowed());
             assert_eq!(store.health()[0].calls, before + 1, "{name} at {pace:?}");
         }
@@ -257,7 +257,7 @@ async fn usage_in_full_is_not_cut_by_a_reduced_limit() {
     let store = store_at_a_time(&server).await;
     let rule = Rule::from(SlidingLog::new(100, Duration::from_secs(60)).unwrap());
     for (pace, kept) in [(Pace::FULL, 200), (slow_pace(), 200), (slow_pace(), 200)] {
-        let usage = |cost| Ask { pace, does: Does::ChargeInFull, ..ask("log", "k", rule, cost) };
+        let usage = |cost| Ask { pace, action: Action::ChargeInFull, ..ask("log", "k", rule, cost) };
         for (cost, entries) in [(90, 90), (90, 180), (90, kept), (500, kept)] {
             decide(&store, &[usage(cost)]).await;
             let length = server.command(&["LLEN", "tollgate:{acme}:log:w:k"]).integer();
@@ -331,20 +331,20 @@ async fn a_bucket_that_fills_in_a_century_is_decided_at_every_pace() {
         assert!(decide(&store, &[ask(name, "k", rule, 36_000)]).await.verdict.is_allowed());
         let paces = [half_pace(), pace_after(1, 99), slow_pace(), Pace::FULL, pace_after(1, 99)];
         for (changes, pace) in paces.into_iter().enumerate() {
-            let asked = |does, cost| Ask { pace, does, has_one_tier: true, ..ask(name, "k", rule, cost) };
-            let (remaining, _) = left(&store, &asked(Does::Charge, 1)).await;
+            let asked = |action, cost| Ask { pace, action, has_one_tier: true, ..ask(name, "k", rule, cost) };
+            let (remaining, _) = left(&store, &asked(Action::Charge, 1)).await;
             let most = 499 - changes as u64;
             assert!((most - 2..=most).contains(&remaining), "{name} at {pace:?}: {remaining} of {most}");
         }
         for pace in paces {
-            let asked = |does, cost| Ask { pace, does, has_one_tier: true, ..ask(name, "k", rule, cost) };
-            decide(&store, &[asked(Does::ChargeInFull, 100_000)]).await;
-            assert!(left(&store, &asked(Does::Charge, 1)).await.1.is_some(), "{name} at {pace:?}");
+            let asked = |action, cost| Ask { pace, action, has_one_tier: true, ..ask(name, "k", rule, cost) };
+            decide(&store, &[asked(Action::ChargeInFull, 100_000)]).await;
+            assert!(left(&store, &asked(Action::Charge, 1)).await.1.is_some(), "{name} at {pace:?}");
         }
     }
 }
 
-/// Two processes charge one key in turns, each at its own pace. Both together admit at most what the faster one alone does, and
+/// Two processes charge one key in turns, each at its own pace. Both together admit at most what the faster one alone action, and
 /// the key loses nothing: they admit at least what the slower one alone does.
 #[tokio::test]
 async fn two_processes_at_two_paces_hand_out_nothing() {

@@ -25,7 +25,9 @@ pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)
     let engine = Engine::new(policy).map_err(|error| format!("{}: {error}", file.display()))?;
     let attributes: Vec<(&str, &str)> = attributes.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     let policy = engine.policy();
-    let explanation = policy.explain(&Request { attributes: &attributes, cost }, engine.clock().now());
+    let request = Request { attributes: &attributes, cost };
+    let explanation = policy.explain(&request, engine.clock().now()).now();
+    let explanation = explanation.expect("the states are in memory").map_err(|error| error.to_string())?;
     match explanation.tier {
         Some(tier) => {
             println!("A request of cost {}, tier {tier}, when nobody has spent anything:\n", explanation.cost)

@@ -202,15 +202,15 @@ impl Gateway {
             Some(if wanted == "host" { host_name(value) } else { value })
         };
         let request = Request { attributes: &pairs, cost: None };
-        let now = service.engine.clock().now();
-        service.delay_queue.wake_due(now);
-        let decided = service.hold(&policy, &request, now, Protocol::gateway).await;
-        let (verdict, permits) = decided.map_err(|error| {
+        let calls = service.calls(Protocol::gateway);
+        service.delay_queue.wake_due(calls.now());
+        let decided = calls.acquire(&policy, &request, |verdict| verdict).wait().await;
+        drop(calls);
+        let mut verdict = decided.map_err(|error| {
             self.count_refused();
             let detail = Problem::from(error);
             Box::new(Refusal::new(detail.status(), detail.detail()).into())
         })?;
-        service.took(now, 1);
         if !verdict.is_allowed() {
             self.metrics.ended(Ended::denied);
             return Err(Box::new(denied(&policy, &verdict, asked.method)));
@@ -221,7 +221,7 @@ impl Gateway {
         let parts = (asked.method, asked.uri, asked.headers);
         forward::write_request(&policy, parts, asked.host, asked.framing, asked.upgrade, sender, &mut head);
         Ok(Passed {
-            permits,
+            permits: verdict.take_permits(),
             told: headers(&policy.headers, &verdict, unix_time()),
             upstream_headers: policy.headers.upstream,
             turn: verdict.turn(),

@@ -2,7 +2,7 @@
 
 use prost_types::Duration;
 use tollgate::{Align, Decision, Rule, RuleParts};
-use tollgate_policy::{Answer, PROBLEM_JSON, PolicyInForce, Summary, Together, headers, problem};
+use tollgate_policy::{DescriptorVerdict, PROBLEM_JSON, PolicyInForce, Verdict, headers, problem};
 
 use super::generated::envoy::config::core::v3::HeaderValue;
 use super::rate_limit_response::rate_limit::Unit;
@@ -14,22 +14,21 @@ use crate::service::unix_time;
 pub(super) fn response(
     policy: &PolicyInForce<'_>,
     request: &RateLimitRequest,
-    together: &Together<'_>,
+    verdict: &Verdict<'_>,
 ) -> RateLimitResponse {
     let settings = &policy.envoy;
     let mut response = RateLimitResponse {
-        overall_code: code(together.is_allowed()).into(),
-        statuses: together.answers.iter().map(|answer| status(policy, answer)).collect(),
-        dynamic_metadata: settings.dynamic_metadata.then(|| metadata::of(request, together)),
+        overall_code: code(verdict.is_allowed()).into(),
+        statuses: verdict.descriptors().map(|one| status(policy, verdict, &one)).collect(),
+        dynamic_metadata: settings.dynamic_metadata.then(|| metadata::of(request, verdict)),
         ..RateLimitResponse::default()
     };
     if settings.response_headers {
-        let summary = Summary::from(together);
-        if !together.is_allowed() {
-            response.raw_body = problem(summary.clone(), 429);
+        if !verdict.is_allowed() {
+            response.raw_body = problem(verdict, 429);
             response.response_headers_to_add.push(header("content-type", PROBLEM_JSON.to_owned()));
         }
-        let told = headers(&policy.headers, summary, unix_time());
+        let told = headers(&policy.headers, verdict, unix_time());
         response.response_headers_to_add.extend(told.into_iter().map(|(name, value)| header(name, value)));
     }
     response
@@ -44,20 +43,23 @@ const fn code(is_allowed: bool) -> Code {
 }
 
 /// What one descriptor is told.
-fn status(policy: &PolicyInForce<'_>, answer: &Answer<'_>) -> DescriptorStatus {
+fn status(
+    policy: &PolicyInForce<'_>,
+    verdict: &Verdict<'_>,
+    descriptor: &DescriptorVerdict<'_, '_>,
+) -> DescriptorStatus {
     // One moment for all statuses of a response.
-    let unix_seconds = policy.unix_time_at(answer.verdict.decided_at()).as_secs();
+    let unix_seconds = policy.unix_time_at(verdict.decided_at()).as_secs();
     let nothing = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
-    if let Some(sent) = &answer.overridden {
-        let per_unit = answer.request().limit.map(|limit| u64::from(limit.limit));
+    if let Some(sent) = descriptor.sent() {
         let is_allowed = sent.decision.is_allowed();
-        return told(&sent.rule, per_unit, &sent.decision, String::new(), is_allowed, unix_seconds);
+        return told(&sent.rule, Some(sent.limit), &sent.decision, String::new(), is_allowed, unix_seconds);
     }
     // Of limits that only watch it is told what they would have said, but not that they would have denied.
-    let (limit, is_allowed) = match (answer.verdict.reported(), answer.verdict.shadow().next()) {
-        (Some(limit), _) => (limit, answer.verdict.is_allowed()),
+    let (limit, is_allowed) = match (descriptor.reported(), descriptor.shadow().next()) {
+        (Some(limit), _) => (limit, descriptor.outcome().is_allowed()),
         (None, Some(limit)) => (limit, true),
-        (None, None) if answer.is_unlimited() => {
+        (None, None) if descriptor.is_unlimited() => {
             return DescriptorStatus { limit_remaining: u32::MAX, ..nothing };
         }
         (None, None) => return nothing,

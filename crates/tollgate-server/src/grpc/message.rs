@@ -10,7 +10,7 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::server::send_data;
-use super::{RateLimitRequest, RateLimitResponse, should_rate_limit, should_rate_limit_here};
+use super::{RateLimitRequest, RateLimitResponse, should_rate_limit, should_rate_limit_now};
 use crate::metrics::Protocol;
 use crate::service::Service;
 
@@ -30,10 +30,20 @@ pub(super) fn is_whole(message: &[u8]) -> bool {
     u32::from_be_bytes([*a, *b, *c, *d]) as usize == message.len()
 }
 
-/// Decides the message in the table of this process, and answers. A client that has gone does not hear it.
-pub(super) fn answer(service: &Service, message: &[u8], respond: SendResponse<Bytes>) {
-    let decided = read(message).and_then(|request| should_rate_limit_here(service, &request, Protocol::grpc));
+/// Decides the message without waiting, and answers. A client that has gone does not hear it. If a store has to be waited for, nothing
+/// is decided, and the call comes back.
+pub(super) fn answer_now(
+    service: &Service,
+    message: &[u8],
+    respond: SendResponse<Bytes>,
+) -> Option<SendResponse<Bytes>> {
+    let decided = match read(message) {
+        Ok(request) => should_rate_limit_now(service, &request, Protocol::grpc),
+        Err(status) => Some(Err(status)),
+    };
+    let Some(decided) = decided else { return Some(respond) };
     reply(decided, respond);
+    None
 }
 
 /// Decides the message by a store that is waited for, and answers, unless the client has gone.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
-use tollgate_policy::Together;
+use tollgate_policy::{DescriptorVerdict, Verdict};
 
 use super::RateLimitRequest;
 
 /// What was asked, and the metadata of the rules that let it pass.
-pub(super) fn of(request: &RateLimitRequest, together: &Together<'_>) -> Struct {
+pub(super) fn of(request: &RateLimitRequest, verdict: &Verdict<'_>) -> Struct {
     let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter().map(|entry| text(&format!("{}={}", entry.key, entry.value)));
         let mut fields = vec![("entries", list(entries.collect()))];
@@ -29,8 +29,8 @@ pub(super) fn of(request: &RateLimitRequest, together: &Together<'_>) -> Struct 
         fields.insert("hitsAddend", number(request.hits_addend.into()));
     }
     let mut merged = BTreeMap::new();
-    for answer in together.answers.iter().filter(|answer| answer.is_allowed()) {
-        let metadata = answer.descriptor().and_then(|descriptor| descriptor.metadata.as_ref());
+    for one in verdict.descriptors().filter(DescriptorVerdict::is_allowed) {
+        let metadata = one.descriptor().and_then(|descriptor| descriptor.metadata.as_ref());
         if let Some(serde_json::Value::Object(metadata)) = metadata {
             merged.extend(metadata.iter().map(|(name, value)| (name.clone(), json(value))));
         }

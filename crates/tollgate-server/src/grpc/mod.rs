@@ -20,8 +20,7 @@ mod server;
 
 use std::sync::Arc;
 
-use tollgate::Timestamp;
-use tollgate_policy::{NotDecided, PolicyInForce, Together};
+use tollgate_policy::{NotDecided, Verdict};
 use tonic::{Request, Response, Status};
 
 pub(crate) use self::generated::envoy::extensions::common::ratelimit::v3::{
@@ -50,7 +49,7 @@ impl RateLimitService for RateLimits {
     }
 }
 
-/// Decides a request of Envoy, however it came and wherever states are kept.
+/// Decides a call of Envoy, however it came.
 ///
 /// # Errors
 ///
@@ -60,50 +59,38 @@ pub(crate) async fn should_rate_limit(
     request: &RateLimitRequest,
     protocol: Protocol,
 ) -> Result<RateLimitResponse, Status> {
-    if !service.engine.is_shared() {
-        return should_rate_limit_here(service, request, protocol);
-    }
+    let calls = service.calls(protocol);
     let decided = async {
         let entries = ask::entries(request)?;
         let described = ask::described(request, &entries)?;
-        let (policy, now) = (service.engine.policy(), service.engine.clock().now());
-        let together = service.decide_together(&policy, &described, now, protocol).await;
-        respond(service, &policy, request, together, now)
+        let policy = service.engine.policy();
+        let respond = |verdict: Verdict<'_>| answer::response(&policy, request, &verdict);
+        calls.check_descriptors(&policy, &described, respond).wait().await.map_err(refusal)
     };
-    decided.await.inspect_err(|_| service.metrics.count_error(protocol))
+    decided.await.inspect_err(|_| calls.count_error())
 }
 
-/// [`should_rate_limit`], in the table of this process.
-///
-/// # Errors
-///
-/// As there.
-fn should_rate_limit_here(
+/// [`should_rate_limit`] without waiting. None, and nothing is decided, if a store has to be waited for.
+fn should_rate_limit_now(
     service: &Service,
     request: &RateLimitRequest,
     protocol: Protocol,
-) -> Result<RateLimitResponse, Status> {
+) -> Option<Result<RateLimitResponse, Status>> {
+    let calls = service.calls(protocol);
     let decide = || {
         let entries = ask::entries(request)?;
         let described = ask::described(request, &entries)?;
-        let (policy, now) = (service.engine.policy(), service.engine.clock().now());
-        let together = service.check_together(&policy, &described, now, protocol);
-        respond(service, &policy, request, together, now)
+        let policy = service.engine.policy();
+        let respond = |verdict: Verdict<'_>| answer::response(&policy, request, &verdict);
+        let answer = calls.check_descriptors(&policy, &described, respond).now();
+        answer.map(|decided| decided.map_err(refusal)).transpose()
     };
-    decide().inspect_err(|_| service.metrics.count_error(protocol))
+    decide().inspect_err(|_: &Status| calls.count_error()).transpose()
 }
 
-fn respond(
-    service: &Service,
-    policy: &PolicyInForce<'_>,
-    request: &RateLimitRequest,
-    together: Result<Together<'_>, NotDecided>,
-    asked: Timestamp,
-) -> Result<RateLimitResponse, Status> {
-    let together = together.map_err(|error| match &error {
+fn refusal(error: NotDecided) -> Status {
+    match &error {
         NotDecided::KeptApart { .. } => Status::invalid_argument(error.to_string()),
         _ => Status::resource_exhausted(error.to_string()),
-    })?;
-    service.took(asked, 1);
-    Ok(answer::response(policy, request, &together))
+    }
 }

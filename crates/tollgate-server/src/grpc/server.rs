@@ -192,16 +192,13 @@ impl<R: ServerReflection, A: v1alpha::ServerReflection> Grpc<R, A> {
         let first = if is_usual { first_piece(request.body_mut()) } else { None };
         match first {
             Some(message) if request.body().is_end_stream() && message::is_whole(&message) => {
-                if self.service.engine.is_shared() {
-                    // Nobody waits for what another has to wait for.
-                    let (service, in_flight) = (Arc::clone(&self.service), activity.begin());
-                    tokio::spawn(async move {
-                        message::answer_later(service, message, respond).await;
-                        drop(in_flight);
-                    });
-                } else {
-                    message::answer(&self.service, &message, respond);
-                }
+                let Some(respond) = message::answer_now(&self.service, &message, respond) else { return };
+                // Other calls of the connection do not wait for this one.
+                let (service, in_flight) = (Arc::clone(&self.service), activity.begin());
+                tokio::spawn(async move {
+                    message::answer_later(service, message, respond).await;
+                    drop(in_flight);
+                });
             }
             first => {
                 let call = self.clone().call(request.map(|body| Incoming::new(first, body)), respond);

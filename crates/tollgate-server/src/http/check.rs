@@ -23,16 +23,17 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
 async fn check(service: &Service, request: Request<Body>) -> Answer {
     let body = json::body(request).await?;
     let checks = Checks::parse(&body)?;
-    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+    let (policy, calls) = (service.engine.policy(), service.calls(Protocol::http));
     match checks {
         Checks::One(check) => {
             let attributes = check.attributes.pairs();
             let asked = Asked { attributes: &attributes, cost: check.cost };
-            let verdict = service.decide(&policy, &asked, now, Protocol::http).await?;
-            service.took(now, 1);
-            let mut reply = Vec::with_capacity(USUAL_REPLY);
-            write_reply(&verdict, &mut reply);
-            Ok(json_body(reply))
+            let reply = |verdict: Verdict<'_>| {
+                let mut reply = Vec::with_capacity(USUAL_REPLY);
+                write_reply(&verdict, &mut reply);
+                reply
+            };
+            Ok(json_body(calls.check(&policy, &asked, reply).wait().await?))
         }
         Checks::Many(checks) => {
             let attributes: Vec<_> = checks.iter().map(|check| check.attributes.pairs()).collect();
@@ -49,9 +50,8 @@ async fn check(service: &Service, request: Request<Body>) -> Answer {
                 }
                 write_reply(verdict, &mut reply);
             };
-            service.decide_each(&policy, &asked, now, Protocol::http, each).await?;
+            calls.check_each(&policy, &asked, each).await?;
             reply.push(b']');
-            service.took(now, asked.len() as u64);
             Ok(json_body(reply))
         }
     }

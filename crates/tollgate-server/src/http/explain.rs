@@ -18,7 +18,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     let attributes = check.attributes.pairs();
     let policy = service.engine.policy();
     let asked = Asked { attributes: &attributes, cost: check.cost };
-    let explanation = policy.look_into(&asked, service.engine.clock().now()).await?;
+    let explanation = policy.explain(&asked, service.engine.clock().now()).wait().await?;
     let limits: Vec<Value> =
         explanation.limits.iter().map(|limit| explained(limit, &policy.environment_values)).collect();
     Ok(reply(&json!({ "tier": explanation.tier, "cost": explanation.cost, "limits": limits })))

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use tollgate::{Nanos, Timestamp, Turn};
-use tollgate_policy::Request as Asked;
+use tollgate_policy::{Request as Asked, Verdict};
 use tollgate_tower::{denial, headers, refusal};
 
 use super::problem::Problem;
@@ -61,20 +61,21 @@ async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, O
     }
     let attributes: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (*name, &**value)).collect();
     let asked = Asked { attributes: &attributes, cost: settings.cost };
-    let now = service.engine.clock().now();
-    service.delay_queue.wake_due(now);
-    let verdict = service.decide(&policy, &asked, now, Protocol::forward_auth).await?;
-    service.took(now, 1);
-    let response = if verdict.is_allowed() {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        headers(&policy, &verdict, unix_time(), response.headers_mut());
-        response
-    } else {
-        denial(&policy, &verdict, unix_time(), request.method(), settings.deny).map(Body::from)
+    let calls = service.calls(Protocol::forward_auth);
+    service.delay_queue.wake_due(calls.now());
+    let respond = |verdict: Verdict<'_>| {
+        let response = if verdict.is_allowed() {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            headers(&policy, &verdict, unix_time(), response.headers_mut());
+            response
+        } else {
+            denial(&policy, &verdict, unix_time(), request.method(), settings.deny).map(Body::from)
+        };
+        let delay = Delay { turn: verdict.turn(), delay: verdict.delay(), decided_at: verdict.decided_at() };
+        (response, (!delay.delay.is_zero()).then_some(delay))
     };
-    let delay = Delay { turn: verdict.turn(), delay: verdict.delay(), decided_at: verdict.decided_at() };
-    Ok((response, (!delay.delay.is_zero()).then_some(delay)))
+    Ok(calls.check(&policy, &asked, respond).wait().await?)
 }
 
 impl Settings {

@@ -18,7 +18,7 @@ pub(super) async fn look(State(service): State<Arc<Service>>, request: Request<B
     let (limit, attributes) = limit_and_attributes(&request)?;
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());
     require_key(&policy, &limit, &attributes)?;
-    let key = policy.look_at_key(&limit, &pairs(&attributes), now).await?.ok_or_else(|| unknown(&limit))?;
+    let key = policy.key(&limit, &pairs(&attributes), now).wait().await?.ok_or_else(|| unknown(&limit))?;
     Ok(reply(&json!({
         "limit": limit,
         "key": key.key,
@@ -31,9 +31,9 @@ pub(super) async fn look(State(service): State<Arc<Service>>, request: Request<B
 pub(super) async fn reset(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     require_admin(&service, &request)?;
     let (limit, attributes) = limit_and_attributes(&request)?;
-    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
+    let policy = service.engine.policy();
     require_key(&policy, &limit, &attributes)?;
-    let reset = policy.forget_key(&limit, &pairs(&attributes), now).await?.ok_or_else(|| unknown(&limit))?;
+    let reset = policy.reset(&limit, &pairs(&attributes)).wait().await?.ok_or_else(|| unknown(&limit))?;
     Ok(reply(&json!({ "reset": reset })))
 }
 

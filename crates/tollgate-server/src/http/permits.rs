@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use serde::Deserialize;
@@ -24,7 +24,7 @@ struct Release<'b> {
     permit: Text<'b>,
 }
 
-/// What is answered, and the permits that are held if it is allowed, with the time until which they are.
+/// The answer, and the permits that are held if it is allowed, with the time until which they are.
 type Acquired = (Vec<u8>, Option<(Permits, Option<Timestamp>)>);
 
 pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
@@ -40,19 +40,8 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Reques
     Ok(json_body(body))
 }
 
-async fn acquired(service: &Arc<Service>, request: Request<Body>) -> Result<Acquired, Problem> {
+async fn acquired(service: &Service, request: Request<Body>) -> Result<Acquired, Problem> {
     let body = json::body(request).await?;
-    let asking = ask(Arc::clone(service), body);
-    match service.engine.is_shared() {
-        false => asking.await,
-        // The answer of a store is waited for also when the caller does not wait. Its permits are then released.
-        true => tokio::spawn(asking)
-            .await
-            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?,
-    }
-}
-
-async fn ask(service: Arc<Service>, body: Bytes) -> Result<Acquired, Problem> {
     let check: Check<'_> = json::parse(&body)?;
     if service.held.is_full() {
         // Before anything is charged.
@@ -60,12 +49,14 @@ async fn ask(service: Arc<Service>, body: Bytes) -> Result<Acquired, Problem> {
     }
     let attributes = check.attributes.pairs();
     let asked = Asked { attributes: &attributes, cost: check.cost };
-    let (policy, now) = (service.engine.policy(), service.engine.clock().now());
-    let (verdict, permits) = service.hold(&policy, &asked, now, Protocol::http).await?;
-    service.took(now, 1);
-    let mut body = Vec::with_capacity(512);
-    write_reply(&verdict, &mut body);
-    Ok((body, verdict.is_allowed().then(|| (permits, lease_end(&verdict)))))
+    let policy = service.engine.policy();
+    let acquired = |mut verdict: Verdict<'_>| {
+        let mut body = Vec::with_capacity(512);
+        write_reply(&verdict, &mut body);
+        let held = verdict.is_allowed().then(|| (verdict.take_permits(), lease_end(&verdict)));
+        (body, held)
+    };
+    Ok(service.calls(Protocol::http).acquire(&policy, &asked, acquired).wait().await?)
 }
 
 pub(super) async fn release(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {

@@ -152,14 +152,8 @@ async fn throttle(service: &Service, request: Request<Body>) -> Answer {
             "the key is longer than {LONGEST_TEXT} bytes, which are the most"
         )));
     }
-    let sent =
-        SentRule { key: &throttle.key.0, algorithm: kind.name(), numbers, cost: throttle.cost.unwrap_or(1) };
-    let (engine, now) = (&service.engine, service.engine.clock().now());
-    let throttled = match engine.is_shared() {
-        false => engine.throttle(&sent, now)?,
-        true => Box::pin(engine.decide_throttle(&sent, now)).await?,
-    };
-    service.observe_throttled(&throttled, sent.cost, Protocol::http);
+    let sent = SentRule { key: &throttle.key.0, algorithm: kind, numbers, cost: throttle.cost.unwrap_or(1) };
+    let throttled = service.calls(Protocol::http).throttle(&sent).wait().await?;
     let mut reply = Vec::with_capacity(256);
     write_throttle_reply(kind.name(), &throttled, &mut reply);
     Ok(json_body(reply))

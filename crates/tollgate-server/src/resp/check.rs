@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::Nanos;
+use tollgate::{Nanos, Timestamp};
 use tollgate_policy::{Request, TooManyLimits, Verdict};
 
 use super::commands::{Arguments, Asked, integer};
-use super::reply::Reply;
+use super::reply::{Reply, Version};
+use crate::calls::Calls;
 use crate::metrics::Protocol;
 use crate::service::Service;
 
@@ -21,38 +22,56 @@ pub(super) fn check(asked: &mut Asked<'_>) {
     let (attributes, cost) = match read(&asked.arguments) {
         Ok(read) => read,
         Err(error) => {
-            asked.service.metrics.count_error(Protocol::resp);
+            asked.calls.count_error();
             return asked.reply.error(error);
         }
     };
-    if !asked.service.engine.is_shared() {
-        let policy = asked.service.engine.policy();
-        let request = Request { attributes: &attributes, cost };
-        let verdict = asked.service.check(&policy, &request, asked.now, Protocol::resp);
-        return answer(asked.service, verdict, &mut asked.reply);
-    }
-    let (service, now, version) = (Arc::clone(asked.service), asked.now, asked.reply.version);
-    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    let attributes: Vec<(String, String)> = attributes.iter().map(owned).collect();
-    asked.later.push(1, async move {
-        let attributes: Attributes<'_> = attributes.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        let policy = service.engine.policy();
-        let request = Request { attributes: &attributes, cost };
-        let mut out = Vec::new();
-        let verdict = service.decide(&policy, &request, now, Protocol::resp).await;
-        answer(&service, verdict, &mut Reply { out: &mut out, version });
-        out
-    });
-}
-
-fn answer(service: &Service, verdict: Result<Verdict<'_>, TooManyLimits>, reply: &mut Reply<'_>) {
-    match verdict {
-        Ok(verdict) => write(&verdict, reply),
-        Err(too_many) => {
-            service.metrics.count_error(Protocol::resp);
-            reply.error(format_args!("ERR {too_many}"));
+    let policy = asked.service.engine.policy();
+    let request = Request { attributes: &attributes, cost };
+    let reply = &mut asked.reply;
+    match asked.calls.check(&policy, &request, |verdict| write(&verdict, reply)).now() {
+        Some(Ok(())) => {}
+        Some(Err(too_many)) => refuse(asked.calls, &too_many, &mut asked.reply),
+        None => {
+            let (service, now, version) = (Arc::clone(asked.service), asked.calls.now(), asked.reply.version);
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let attributes: Vec<(String, String)> = attributes.iter().map(owned).collect();
+            asked.later.push(1, async move { answer_later(&service, &attributes, cost, now, version).await });
         }
     }
+}
+
+/// The answer of a store.
+async fn answer_later(
+    service: &Service,
+    attributes: &[(String, String)],
+    cost: Option<u64>,
+    now: Timestamp,
+    version: Version,
+) -> Vec<u8> {
+    let calls = Calls::at(service, Protocol::resp, now);
+    let attributes: Attributes<'_> =
+        attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let policy = service.engine.policy();
+    let request = Request { attributes: &attributes, cost };
+    let answer = |verdict: Verdict<'_>| {
+        let mut out = Vec::new();
+        write(&verdict, &mut Reply { out: &mut out, version });
+        out
+    };
+    match calls.check(&policy, &request, answer).wait().await {
+        Ok(out) => out,
+        Err(too_many) => {
+            let mut out = Vec::new();
+            refuse(&calls, &too_many, &mut Reply { out: &mut out, version });
+            out
+        }
+    }
+}
+
+fn refuse(calls: &Calls<'_>, too_many: &TooManyLimits, reply: &mut Reply<'_>) {
+    calls.count_error();
+    reply.error(format_args!("ERR {too_many}"));
 }
 
 /// What is known of the request, and what it costs. A cost comes last, so that an attribute may be called so, too.

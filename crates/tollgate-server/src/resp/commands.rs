@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tollgate::Timestamp;
 use tollgate_policy::Unavailable;
 
 use super::later::Later;
 use super::reply::Reply;
 use super::session::Session;
 use super::{check, hello, hints, throttle, transaction, ttl};
+use crate::calls::Calls;
 use crate::service::{Service, unix_time};
 
 /// One request, and where its answer goes.
 pub(super) struct Asked<'a> {
     pub(super) session: &'a mut Session,
     pub(super) service: &'a Arc<Service>,
+    pub(super) calls: &'a Calls<'a>,
     pub(super) arguments: Arguments<'a>,
     pub(super) reply: Reply<'a>,
-    pub(super) later: &'a mut Later, // where it goes instead, if a shared store is asked
-    pub(super) now: Timestamp,
+    pub(super) later: &'a mut Later, // where it goes instead, if a store has to be waited for
 }
 
 /// The arguments of a request, the command first.
@@ -179,10 +179,20 @@ fn select(asked: &mut Asked<'_>) {
 
 /// `DEL key …`: forgets what `CL.THROTTLE` has of these keys.
 fn del(asked: &mut Asked<'_>) {
-    let keys = asked.arguments.iter().skip(1);
-    if !asked.service.engine.is_shared() {
-        return asked.reply.count(keys.filter(|key| asked.service.engine.reset_cell(key)).count());
+    let mut forgotten = 0;
+    for place in 1..asked.arguments.len() {
+        let key = asked.arguments.get(place).unwrap_or_default();
+        match asked.service.engine.reset_cell(key).now() {
+            Some(was_known) => forgotten += usize::from(was_known.unwrap_or_default()),
+            None => return del_later(asked, place),
+        }
     }
+    asked.reply.count(forgotten);
+}
+
+/// Forgets the keys from an argument on in a store.
+fn del_later(asked: &mut Asked<'_>, from: usize) {
+    let keys = asked.arguments.iter().skip(from);
     let (service, version) = (Arc::clone(asked.service), asked.reply.version);
     let keys: Vec<Box<[u8]>> = keys.map(Into::into).collect();
     asked.later.push(keys.len(), async move {
@@ -198,7 +208,8 @@ fn del(asked: &mut Asked<'_>) {
 
 /// Forgets keys in a shared store, all at once: how many it had.
 async fn forget(service: &Service, keys: &[Box<[u8]>]) -> Result<usize, Unavailable> {
-    let mut asked: FuturesUnordered<_> = keys.iter().map(|key| service.engine.forget_cell(key)).collect();
+    let mut asked: FuturesUnordered<_> =
+        keys.iter().map(|key| service.engine.reset_cell(key).wait()).collect();
     let mut forgotten = 0;
     while let Some(was_known) = asked.next().await {
         forgotten += usize::from(was_known?);

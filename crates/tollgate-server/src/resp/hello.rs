@@ -101,7 +101,7 @@ pub(super) fn auth(asked: &mut Asked<'_>) {
 /// the connection is closed.
 fn authenticate(asked: &mut Asked<'_>, user: &[u8], password: &[u8]) -> Result<(), String> {
     let is_user = user == b"default";
-    match asked.service.resp_password.attempt(password, asked.session.peer.ip(), asked.now) {
+    match asked.service.resp_password.attempt(password, asked.session.peer.ip(), asked.calls.now()) {
         Attempt::Right if is_user => {
             asked.session.is_stranger = false;
             Ok(())

@@ -12,6 +12,7 @@ use super::later::Later;
 use super::reply::{Reply, Version};
 use super::throttle::{self, Batch};
 use super::transaction::RefusedTransaction;
+use crate::calls::Calls;
 use crate::metrics::Protocol;
 use crate::service::Service;
 
@@ -78,6 +79,7 @@ impl Session {
         later: &mut Later,
     ) -> Answered {
         let Workspace { arguments, batch } = workspace;
+        let calls = Calls::at(service, Protocol::resp, now);
         self.refused_transaction.take_if(|transaction| transaction.has_ended(now));
         let mut at = 0;
         let until = loop {
@@ -91,7 +93,7 @@ impl Session {
                 refused => {
                     // After everything before it is answered. Then nothing more is.
                     let error = refused.err().unwrap_or(ProtocolError::LongRequest);
-                    batch.answer(service, now, input, out, later);
+                    batch.answer(service, &calls, input, out, later);
                     Reply { out, version: self.version }.error(format_args!("ERR Protocol error: {error}"));
                     self.is_closing = true;
                     later.take_after(out, begin);
@@ -106,22 +108,22 @@ impl Session {
             if is_free && throttle::is_meant(&input[arguments[0].clone()]) {
                 // Those that come together are decided together.
                 if let Err(error) = batch.add(input, arguments) {
-                    batch.answer(service, now, input, out, later);
-                    service.metrics.count_error(Protocol::resp);
+                    batch.answer(service, &calls, input, out, later);
+                    calls.count_error();
                     Reply { out, version: self.version }.error(error);
                     later.take_after(out, begin);
                 } else if batch.is_full() {
-                    batch.answer(service, now, input, out, later);
+                    batch.answer(service, &calls, input, out, later);
                 }
                 continue;
             }
-            batch.answer(service, now, input, out, later);
+            batch.answer(service, &calls, input, out, later);
             let reply = Reply { out, version: self.version };
             let arguments = commands::Arguments::new(input, arguments);
-            commands::answer(&mut Asked { session: self, service, arguments, reply, later, now });
+            commands::answer(&mut Asked { session: self, service, calls: &calls, arguments, reply, later });
             later.take_after(out, begin);
         };
-        batch.answer(service, now, input, out, later);
+        batch.answer(service, &calls, input, out, later);
         Answered { consumed: at, until: until - at }
     }
 

@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tollgate::{Decision, Timestamp};
-use tollgate_policy::{CellNumbers, CellRequest, Source, ThrottleError};
+use tollgate_policy::{CellNumbers, CellRequest, ThrottleError};
 
 use super::commands::integer;
 use super::later::Later;
 use super::reply::{Reply, Version};
-use crate::metrics::{Protocol, RequestOutcome};
+use crate::calls::Calls;
+use crate::metrics::Protocol;
 use crate::service::Service;
 
 /// As many are decided together: what the table fetches from memory at once.
@@ -89,76 +90,53 @@ impl Batch {
         self.length == BATCH
     }
 
-    /// Decides all calls in order and answers them, later if a shared store is asked. There are none afterwards.
+    /// Decides all calls in order and answers them, later if a store has to be waited for. There are none afterwards.
     pub(super) fn answer(
         &mut self,
         service: &Arc<Service>,
-        now: Timestamp,
+        calls: &Calls<'_>,
         input: &[u8],
         out: &mut Vec<u8>,
         later: &mut Later,
     ) {
-        let calls = &self.calls[..self.length];
-        if calls.is_empty() {
-            return;
-        }
-        if service.engine.is_shared() {
-            for call in calls {
-                let key = input[call.key.clone()].into();
-                later.push(1, call.ask(Arc::clone(service), now, key));
-            }
-            self.length = 0;
+        let batch = &self.calls[..self.length];
+        if batch.is_empty() {
             return;
         }
         let nothing = CellRequest { key: &[], numbers: CellNumbers::default(), quantity: 0 };
         let mut requests = [nothing; BATCH];
-        for (request, Call { key, numbers, quantity }) in requests.iter_mut().zip(calls) {
-            *request = CellRequest { key: &input[key.clone()], numbers: *numbers, quantity: *quantity };
+        for (request, call) in requests.iter_mut().zip(batch) {
+            *request = call.request(&input[call.key.clone()]);
         }
-        let (mut counts, mut peeks, mut errors) = ([0; 2], [0; 2], 0); // allowed, denied
-        let mut calls = calls.iter();
-        service.engine.throttle_cells(&requests[..self.length], now, |decision| {
-            let call = calls.next().expect("one decision for each");
-            match &decision {
-                Ok(decision) => {
-                    let outcome = usize::from(!decision.is_allowed());
-                    counts[outcome] += 1;
-                    peeks[outcome] += u64::from(call.quantity == 0);
-                }
-                Err(_) => errors += 1,
-            }
-            write(decision, call.numbers.max_burst, out);
+        let mut numbers = batch.iter().map(|call| call.numbers);
+        let answered = calls.throttle_cells(&requests[..batch.len()], |decision| {
+            let CellNumbers { max_burst, .. } = numbers.next().expect("one decision for each");
+            write(decision, max_burst, out);
         });
-        let metrics = &service.metrics;
-        metrics.count_sent(Protocol::resp, counts);
-        metrics.count_source(Source::Memory, counts[0] + counts[1]);
-        metrics.count_requests(Protocol::resp, RequestOutcome::allow, counts[0] - peeks[0]);
-        metrics.count_requests(Protocol::resp, RequestOutcome::deny, counts[1] - peeks[1]);
-        metrics.count_requests(Protocol::resp, RequestOutcome::error, errors);
+        if answered.is_none() {
+            for call in batch {
+                let (service, call, now) = (Arc::clone(service), call.clone(), calls.now());
+                let key: Box<[u8]> = input[call.key.clone()].into();
+                later.push(1, async move { call.answer_later(&service, &key, now).await });
+            }
+        }
         self.length = 0;
     }
 }
 
 impl Call {
-    /// The answer of a shared store, as it is sent.
-    fn ask(
-        &self,
-        service: Arc<Service>,
-        now: Timestamp,
-        key: Box<[u8]>,
-    ) -> impl Future<Output = Vec<u8>> + Send + use<> {
-        let Self { numbers, quantity, .. } = *self;
-        async move {
-            let mut out = Vec::new();
-            let throttled =
-                service.engine.decide_cell(&CellRequest { key: &key, numbers, quantity }, now).await;
-            match &throttled {
-                Ok(throttled) => service.observe_throttled(throttled, quantity, Protocol::resp),
-                Err(_) => service.metrics.count_error(Protocol::resp),
-            }
-            write(throttled.map(|throttled| throttled.decision), numbers.max_burst, &mut out);
-            out
-        }
+    const fn request<'a>(&self, key: &'a [u8]) -> CellRequest<'a> {
+        CellRequest { key, numbers: self.numbers, quantity: self.quantity }
+    }
+
+    /// The answer of a store.
+    async fn answer_later(&self, service: &Service, key: &[u8], now: Timestamp) -> Vec<u8> {
+        let calls = Calls::at(service, Protocol::resp, now);
+        let throttled = calls.throttle_cell(&self.request(key)).wait().await;
+        let throttled = throttled.inspect_err(|_| calls.count_error());
+        let mut out = Vec::new();
+        write(throttled.map(|throttled| throttled.decision), self.numbers.max_burst, &mut out);
+        out
     }
 }
 

@@ -36,7 +36,8 @@ pub(super) fn is_end(command: &[u8]) -> bool {
 
 /// `MULTI`.
 pub(super) fn multi(asked: &mut Asked<'_>) {
-    asked.session.refused_transaction = Some(RefusedTransaction { until: asked.now.after(REFUSED_FOR) });
+    asked.session.refused_transaction =
+        Some(RefusedTransaction { until: asked.calls.now().after(REFUSED_FOR) });
     asked.reply.error(hints::refused_multi());
 }
 

@@ -43,21 +43,23 @@ fn left_in(unit: u64, left: &[Nanos]) -> i64 {
 /// Answers with the time for which each key is still remembered. The time is zero for an unknown key.
 fn answer(asked: &mut Asked<'_>, write: fn(&mut Reply<'_>, &[Nanos])) {
     let keys = (1..asked.arguments.len()).filter_map(|place| asked.arguments.get(place));
-    if !asked.service.engine.is_shared() {
-        let requests: Vec<CellRequest<'_>> = keys.map(peek).collect();
-        let mut left = Vec::with_capacity(requests.len());
-        let mut failure = None;
-        asked.service.engine.throttle_cells(&requests, asked.now, |decision| match decision {
-            Ok(decision) => left.push(decision.status.reset_after),
-            Err(error) => failure = Some(error),
-        });
-        return match failure {
-            None => write(&mut asked.reply, &left),
-            Some(error) => asked.reply.error(format_args!("ERR {error}")),
+    let requests: Vec<CellRequest<'_>> = keys.map(peek).collect();
+    let mut left = Ok(Vec::with_capacity(requests.len()));
+    let (engine, now) = (&asked.service.engine, asked.calls.now());
+    // These are no requests for a decision, and are not counted.
+    let answered = engine.throttle_cells(&requests, now, |decision| match (decision, &mut left) {
+        (Ok(decision), Ok(left)) => left.push(decision.status.reset_after),
+        (Err(error), _) => left = Err(error),
+        (Ok(_), Err(_)) => {}
+    });
+    if answered.now().is_some() {
+        return match left {
+            Ok(left) => write(&mut asked.reply, &left),
+            Err(error) => asked.reply.error(format_args!("ERR {error}")),
         };
     }
-    let (service, now, version) = (Arc::clone(asked.service), asked.now, asked.reply.version);
-    let keys: Vec<Box<[u8]>> = keys.map(Into::into).collect();
+    let (service, version) = (Arc::clone(asked.service), asked.reply.version);
+    let keys: Vec<Box<[u8]>> = requests.iter().map(|request| request.key.into()).collect();
     asked.later.push(keys.len(), async move {
         let mut out = Vec::new();
         let reply = &mut Reply { out: &mut out, version };
@@ -75,7 +77,7 @@ fn peek(key: &[u8]) -> CellRequest<'_> {
 
 /// Asks a shared store about all keys at once. An error if the store does not answer, because this process does not know the keys.
 async fn ask_store(service: &Service, keys: &[Box<[u8]>], now: Timestamp) -> Result<Vec<Nanos>, String> {
-    let ask = |key| async move { service.engine.decide_cell(&peek(key), now).await };
+    let ask = |key| async move { service.engine.throttle_cell(&peek(key), now).wait().await };
     let mut asked: FuturesOrdered<_> = keys.iter().map(|key| ask(key)).collect();
     let mut left = Vec::with_capacity(keys.len());
     while let Some(throttled) = asked.next().await {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tollgate::{
-    Decision, KeyedLimiter, Outcome, Permit, Rate, Request, Rule, Timestamp, TokenBucket, Verdict,
+use tollgate::{KeyedLimiter, Permit, Rate, Request, Rule, Timestamp, TokenBucket};
+use tollgate_policy::{
+    Ask, Decisions, Knowledge, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,
 };
-use tollgate_policy::{Ask, Decided, Does, Later, Part, Seen, Source, Store, StoredPermit, Unavailable};
 
 use super::{Breaker, Health, ShardHealth};
 
@@ -63,7 +63,10 @@ impl Slow {
     }
 
     /// What is decided is decided as soon as it is asked, and told later: of eight calls the first last.
-    fn answer<'a, T: Send + 'a>(&'a self, what: impl FnOnce() -> T + Send + 'a) -> Later<'a, T> {
+    fn answer<'a, T: Send + 'a>(
+        &'a self,
+        what: impl FnOnce() -> T + Send + 'a,
+    ) -> Later<'a, Result<T, Unavailable>> {
         Box::pin(async move {
             let call = self.calls.fetch_add(1, Ordering::Relaxed);
             let _under_way = UnderWay::new(self);
@@ -80,7 +83,7 @@ impl Slow {
         })
     }
 
-    fn decide_now(&self, asks: &[Ask<'_>]) -> Decided {
+    fn decide_now(&self, asks: &[Ask<'_>]) -> Decisions {
         let mut limiters = self.limiters.lock();
         let name = |ask: &Ask<'_>| format!("{} {:?}", ask.limit, ask.rule);
         for ask in asks {
@@ -88,34 +91,21 @@ impl Slow {
         }
         let request = |ask: &Ask<'_>| -> Request<'_> {
             let request = limiters[&name(ask)].ask(&ask.key[..]).cost(ask.cost);
-            if ask.does == Does::ChargeInFull { request.in_full() } else { request }
+            let request = request.action(ask.action).group(ask.group);
+            if ask.is_denied { request.denied() } else { request }
         };
-        let (mut each, mut permits) = (vec![Decision::default(); asks.len()], Vec::new());
-        // In these tests, limits decide together or are only looked at.
-        assert!(asks.iter().all(|ask| ask.part == Part::All || ask.does == Does::Preview));
-        let verdict = match asks[0].does {
-            Does::Charge | Does::ChargeInFull => {
-                let requests: Vec<Request<'_>> = asks.iter().map(request).collect();
-                KeyedLimiter::check_all_at(&requests, NOW, &mut each)
-            }
-            Does::Hold => {
-                let requests: Vec<Request<'_>> = asks.iter().map(request).collect();
-                let (verdict, taken) = KeyedLimiter::acquire_all_at(&requests, NOW, &mut each);
-                for permit in taken {
-                    let id = self.calls.fetch_add(1, Ordering::Relaxed);
-                    permits.push(StoredPermit { key: Vec::new(), id: id.to_string().into_bytes() });
-                    self.held.lock().insert(id, permit);
-                }
-                verdict
-            }
-            Does::Preview | Does::Refund => {
-                each.iter_mut().zip(asks).for_each(|(seen, ask)| *seen = request(ask).preview_at(NOW));
-                Verdict { outcome: Outcome::ALLOW, ..Verdict::of(&each) }
-            }
-        };
-        let each =
-            each.into_iter().map(|decision| Seen { decision, more_after: None, is_known: true }).collect();
-        Decided { source: Source::Store, verdict, each, permits }
+        let mut each: LimitDecisions = smallvec::smallvec![LimitDecision::default(); asks.len()];
+        each.iter_mut().for_each(|each| each.knowledge = Knowledge::Stored { more_after: None });
+        let requests: Vec<Request<'_>> = asks.iter().map(request).collect();
+        let held =
+            KeyedLimiter::decide_at(requests.into_iter(), NOW, |i, decision| each[i].decision = decision);
+        let mut permits = Vec::new();
+        for permit in held {
+            let id = self.calls.fetch_add(1, Ordering::Relaxed);
+            permits.push(StoredPermit { key: Vec::new(), id: id.to_string().into_bytes() });
+            self.held.lock().insert(id, permit);
+        }
+        Decisions { source: Source::Store, each, permits }
     }
 
     fn release_now(&self, permits: &[StoredPermit]) -> bool {
@@ -127,12 +117,30 @@ impl Slow {
     }
 }
 
+/// Decisions on their way to the caller. If it leaves, its permits are released.
+struct Unheard<'s> {
+    decisions: Option<Decisions>,
+    store: &'s Slow,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if let Some(decisions) = self.decisions.take() {
+            self.store.release_now(&decisions.permits);
+        }
+    }
+}
+
 impl Store for Slow {
-    fn decide<'a>(&'a self, asks: &'a [Ask<'_>], _: bool) -> Later<'a, Decided> {
-        self.answer(|| self.decide_now(asks))
+    fn decide<'a>(&'a self, asks: &'a [Ask<'_>]) -> Later<'a, Result<Decisions, Unavailable>> {
+        Box::pin(async move {
+            let unheard =
+                self.answer(|| Unheard { decisions: Some(self.decide_now(asks)), store: self }).await;
+            unheard.map(|mut unheard| unheard.decisions.take().expect("it is taken once"))
+        })
     }
 
-    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, bool> {
+    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, Result<bool, Unavailable>> {
         self.answer(|| self.release_now(permits))
     }
 
@@ -140,7 +148,7 @@ impl Store for Slow {
         self.release_now(&permits);
     }
 
-    fn forget<'a>(&'a self, ask: &'a Ask<'_>) -> Later<'a, bool> {
+    fn forget<'a>(&'a self, ask: &'a Ask<'_>) -> Later<'a, Result<bool, Unavailable>> {
         let of_limit = format!("{} ", ask.limit);
         self.answer(move || {
             let limiters = self.limiters.lock();

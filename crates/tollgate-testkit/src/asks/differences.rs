@@ -1,11 +1,11 @@
 //! Where back ends are known to differ from the model.
 
-use super::fallback::{Fallback as FallbackModel, is_unavailable};
-use super::language::{Action, Ask, FixedDenial, Group, OnError};
+use super::fallback::Fallback as FallbackModel;
+use super::language::{Action, Ask};
 use super::{Call, Decide, Model, Reply, Rule};
 use crate::answer::Retry;
 use crate::conformance;
-use BackEnd::{Fallback, Memory, Redis};
+use BackEnd::Redis;
 
 /// A kind of back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,198 +68,11 @@ pub struct Difference {
 }
 
 /// Every difference that is known.
-pub const KNOWN_DIFFERENCES: &[Difference] = &[
-    Difference {
-        name: "a limit of 0 that comes with a descriptor reports what remains of the rule that stands for it",
-        back_ends: &[Memory, Redis],
-        concerns: Concerns::Remaining(|_, ask| is_sent(ask) && is_blocked(ask)),
-    },
-    Difference {
-        name: "refunds and charges of one key are not done in order where the asks are independent",
-        back_ends: &[Memory],
-        concerns: Concerns::Call(|_, asks| {
-            let is_alone = |ask: &Ask| ask.group == Group::Independent;
-            same_keys(asks).any(|(one, other)| is_alone(one) && (is_refund(one) || is_refund(other)))
-        }),
-    },
-    Difference {
-        name: "a missing attribute is ignored in shadow mode",
-        back_ends: &[Memory],
-        concerns: Concerns::Call(|call, asks| {
-            is_described(call) && is_watched(asks) && asks.iter().any(is_missing)
-        }),
-    },
-    Difference {
-        name: "asks of one key are tested each by itself beside a missing attribute",
-        back_ends: &[Memory],
-        concerns: Concerns::Call(|_, asks| {
-            let denies = asks.iter().any(|ask| is_together(ask) && is_missing(ask));
-            denies && same_keys(asks).any(|(one, _)| is_together(one))
-        }),
-    },
-    Difference {
-        name: "a limit that comes with a descriptor does not count what is denied for a missing attribute",
-        back_ends: &[Memory],
-        concerns: Concerns::Call(|_, asks| {
-            let counts = |ask: &Ask| is_sent(ask) && ask.rule.counts_denied() && ask.cost > 0;
-            asks.iter().any(is_missing) && asks.iter().any(counts)
-        }),
-    },
-    Difference {
-        name: "a shadow concurrency limit reports a charge for a denied request, though it takes no slot",
-        back_ends: &[Memory, Redis],
-        concerns: Concerns::IsCharged(|_, ask| ask.group == Group::Independent && ask.rule.is_concurrency()),
-    },
-    Difference {
-        name: "the reported limit depends on what remains of the rule that stands for a limit of 0",
-        back_ends: &[Memory, Redis, Fallback],
-        concerns: Concerns::Reported(|_, asks| asks.iter().any(is_blocked)),
-    },
-    Difference {
-        name: "two asks of one key are joined into one",
-        back_ends: &[Redis],
-        concerns: Concerns::Call(|_, asks| {
-            let is_joined_exactly = |one: &Ask, other: &Ask| {
-                one.action == other.action
-                    && one.group == Group::All
-                    && !is_refund(one)
-                    && !is_blocked(one)
-                    && !is_log(one)
-            };
-            same_keys(asks).any(|(one, other)| !is_joined_exactly(one, other))
-        }),
-    },
-    Difference {
-        name: "a refund gives nothing back to a sliding log",
-        back_ends: &[Redis],
-        concerns: Concerns::Call(|_, asks| asks.iter().any(|ask| is_refund(ask) && is_log(ask))),
-    },
-    Difference {
-        name: "a charge in full of cost 0 is denied for ever behind another charge of a blocked key",
-        back_ends: &[Memory],
-        concerns: Concerns::Call(|_, asks| {
-            let looks = |ask: &Ask| ask.action == Action::ChargeInFull && ask.cost == 0;
-            same_keys(asks).any(|(one, other)| is_blocked(one) && one.cost > 0 && looks(other))
-        }),
-    },
-    Difference {
-        name: "an independent ask without its attribute is charged in full as if its limit were 0",
-        back_ends: &[Redis],
-        concerns: Concerns::Call(|_, asks| {
-            asks.iter().any(|ask| {
-                ask.group == Group::Independent
-                    && ask.denial == Some(FixedDenial::MissingAttribute)
-                    && ask.action == Action::ChargeInFull
-            })
-        }),
-    },
-    Difference {
-        name: "a refund gives nothing back to a blocked bucket",
-        back_ends: &[Redis],
-        concerns: Concerns::Call(|_, asks| {
-            asks.iter().any(|ask| is_refund(ask) && is_blocked(ask) && !ask.rule.has_limit())
-        }),
-    },
-    Difference {
-        name: "the script allows a charge in full of cost 0 to a blocked bucket, so that the answer cannot be read",
-        back_ends: &[Redis],
-        concerns: Concerns::Call(|_, asks| {
-            let looks = |ask: &Ask| ask.action == Action::ChargeInFull && ask.cost == 0;
-            asks.iter().any(|ask| looks(ask) && is_blocked(ask) && !ask.rule.has_limit())
-        }),
-    },
-    Difference {
-        name: "a limit of 0 that comes with a descriptor allows it by `on_error`",
-        back_ends: &[Fallback],
-        concerns: Concerns::Call(|_, asks| asks.iter().any(|ask| is_sent(ask) && is_blocked(ask))),
-    },
-    Difference {
-        name: "a limit that counts denied requests reports a charge that its share did not make",
-        back_ends: &[Fallback],
-        concerns: Concerns::IsCharged(|_, ask| ask.rule.counts_denied()),
-    },
-    Difference {
-        name: "a quota that `on_error` decides is not one of those that are enough",
-        back_ends: &[Fallback],
-        concerns: Concerns::Call(|_, asks| {
-            let quotas = || asks.iter().filter(|ask| ask.group == Group::AnyOf);
-            quotas().count() > 1 && quotas().any(|ask| ask.on_error != OnError::Local)
-        }),
-    },
-    Difference {
-        name: "a denial by `on_error` hides longer denials by shares",
-        back_ends: &[Fallback],
-        concerns: Concerns::Wait(|_, asks| asks.iter().any(|ask| is_together(ask) && is_unavailable(ask))),
-    },
-    Difference {
-        name: "a shadow takes no slots of its share",
-        back_ends: &[Fallback],
-        concerns: Concerns::Call(|_, asks| {
-            let holds = |ask: &Ask| ask.action == Action::Hold && ask.rule.is_concurrency();
-            asks.iter().any(|ask| !is_together(ask) && holds(ask) && ask.on_error == OnError::Local)
-        }),
-    },
-    Difference {
-        name: "the share of a shadow is charged for a request without its attribute",
-        back_ends: &[Fallback],
-        concerns: Concerns::Call(|_, asks| asks.iter().any(|ask| !is_together(ask) && is_missing(ask))),
-    },
-    Difference {
-        name: "a charge in full of a share is not made beside a missing attribute",
-        back_ends: &[Fallback],
-        concerns: Concerns::Call(|_, asks| {
-            let is_in_full = |ask: &Ask| is_together(ask) && ask.action == Action::ChargeInFull;
-            asks.iter().any(|ask| is_together(ask) && is_missing(ask)) && asks.iter().any(is_in_full)
-        }),
-    },
-    Difference {
-        name: "asks of one share are tested each by itself beside another denial",
-        back_ends: &[Fallback],
-        concerns: Concerns::Call(|_, asks| {
-            let denies = |ask: &Ask| is_together(ask) && (is_missing(ask) || is_unavailable(ask));
-            asks.iter().any(denies) && same_keys(asks).any(|(one, _)| is_together(one))
-        }),
-    },
-    Difference {
-        name: "a charge in full reports that it was made although `on_error` or a missing attribute denies",
-        back_ends: &[Fallback],
-        concerns: Concerns::IsCharged(|_, ask| ask.action == Action::ChargeInFull),
-    },
-    Difference {
-        name: "the share of a limit of 0 starts empty only if it is charged in full",
-        back_ends: &[Fallback],
-        concerns: Concerns::Call(|_, asks| {
-            asks.iter().any(|ask| is_blocked(ask) && ask.action == Action::ChargeInFull)
-        }),
-    },
-];
-
-fn is_together(ask: &Ask) -> bool {
-    ask.group != Group::Independent
-}
-
-/// Pairs of asks of one key. Those that are not listed are sent under other keys.
-fn same_keys(asks: &[Ask]) -> impl Iterator<Item = (&Ask, &Ask)> {
-    let listed = |ask: &&Ask| ask.is_listed;
-    asks.iter().enumerate().filter(move |(_, one)| one.is_listed).flat_map(move |(place, one)| {
-        let others = asks[place + 1..].iter().filter(listed);
-        others.filter(move |other| other.key == one.key).map(move |other| (one, other))
-    })
-}
-
-fn is_described(call: &Call) -> bool {
-    matches!(call, Call::Describe(_))
-}
-
-/// Whether no ask can deny the request.
-fn is_watched(asks: &[Ask]) -> bool {
-    asks.iter().all(|ask| ask.group == Group::Independent)
-}
-
-/// Whether it asks a limit that comes with a descriptor.
-fn is_sent(ask: &Ask) -> bool {
-    ask.key.limit.starts_with("sent ")
-}
+pub const KNOWN_DIFFERENCES: &[Difference] = &[Difference {
+    name: "a refund gives nothing back to a sliding log",
+    back_ends: &[Redis],
+    concerns: Concerns::Call(|_, asks| asks.iter().any(|ask| is_refund(ask) && is_log(ask))),
+}];
 
 fn is_log(ask: &Ask) -> bool {
     matches!(ask.rule, Rule::Rate(conformance::Rule::SlidingLog { .. }))
@@ -267,14 +80,6 @@ fn is_log(ask: &Ask) -> bool {
 
 fn is_refund(ask: &Ask) -> bool {
     ask.action == Action::Refund
-}
-
-fn is_missing(ask: &Ask) -> bool {
-    ask.denial == Some(FixedDenial::MissingAttribute) && ask.is_denied_for_ever()
-}
-
-fn is_blocked(ask: &Ask) -> bool {
-    ask.denial == Some(FixedDenial::Blocked)
 }
 
 /// The known differences of one back end.

@@ -1,6 +1,6 @@
 //! The rules of deciding while the store gives no answer.
 
-use super::language::{Action, Ask, AskAnswer, Decided, FixedDenial, Group, OnError};
+use super::language::{Action, Ask, AskAnswer, Decided, FixedDenial, OnError};
 use super::model::{Decide, Model, summary};
 use super::random_calls::{START, TICK};
 use crate::answer::{Answer, Retry};
@@ -9,7 +9,7 @@ use crate::answer::{Answer, Retry};
 /// [`OUTAGE_START`](Self::OUTAGE_START).
 ///
 /// Each limit says what decides. A share is a part of the limit: a token bucket that was empty when the outage began, or
-/// a part of a queue or of the slots. If the store is needed and `on_error` denies, nothing is charged to any share. A
+/// a part of a queue or of the slots. An ask that the store is needed for and that `on_error` denies is a denial like any other. A
 /// refund is lost: no share was charged for it.
 #[derive(Debug)]
 pub struct Fallback {
@@ -69,34 +69,23 @@ fn unknown(ask: &Ask) -> AskAnswer {
 
 impl Decide for Fallback {
     fn decide(&mut self, now: u64, asks: &[Ask]) -> Decided {
-        let of = |group: Group| asks.iter().filter(move |ask| ask.group == group);
-        let is_cut_off = of(Group::All).any(is_unavailable)
-            || of(Group::AnyOf).next().is_some() && of(Group::AnyOf).all(is_unavailable);
         let share = |ask: &Ask| {
             let mut share = Ask { rule: ask.rule.share(Self::NODES).unwrap_or(ask.rule), ..ask.clone() };
-            let takes_slots = ask.action == Action::Hold && ask.rule.is_concurrency();
-            if ask.action == Action::Refund {
-                (share.action, share.cost) = (Action::Peek, 0);
-            } else if !is_local(ask) {
+            if !is_local(ask) {
                 // Nobody is asked: what stands for it is denied for ever, or allowed.
                 share.key.limit.insert_str(0, "nobody ");
-                (share.action, share.cost) = (Action::Peek, u64::from(ask.is_denied_for_ever()));
-            } else if is_cut_off && ask.cost > 0 && (ask.group != Group::Independent || takes_slots) {
-                share.action = Action::Peek;
+                let is_denied = is_unavailable(ask) || ask.is_denied_for_ever();
+                (share.action, share.cost) = (Action::Peek, u64::from(is_denied));
+                share.denial = Some(FixedDenial::Blocked);
+            } else if ask.action == Action::Refund {
+                (share.action, share.cost) = (Action::Peek, 0);
             }
             share
         };
-        let is_asked = |ask: &&Ask| is_local(ask) || !is_unavailable(ask) || ask.is_denied_for_ever();
-        let shares: Vec<Ask> = asks.iter().filter(is_asked).map(share).collect();
-        let mut decided = self.shares.decide(now, &shares).answers.into_iter();
-        let answers = asks
-            .iter()
-            .map(|ask| {
-                let decided = if is_asked(&ask) { decided.next() } else { None };
-                decided.filter(|_| is_local(ask)).unwrap_or_else(|| unknown(ask))
-            })
-            .collect();
-        summary(asks, answers)
+        let shares: Vec<Ask> = asks.iter().map(share).collect();
+        let decided = self.shares.decide(now, &shares).answers.into_iter();
+        let answer = |(ask, decided)| if is_local(ask) { decided } else { unknown(ask) };
+        summary(asks, asks.iter().zip(decided).map(answer).collect())
     }
 
     fn release(&mut self, now: u64, permit: u64) {

@@ -50,9 +50,8 @@ impl Model {
     fn state(&mut self, ask: &Ask) -> &mut State {
         let empty_since = self.empty_since;
         self.states.entry(ask.key.clone()).or_insert_with(|| match empty_since {
-            // A limit of 0 has nothing to give, so nothing is taken from it.
-            Some(since) if ask.denial != Some(FixedDenial::Blocked) => ask.rule.empty_state(since),
-            _ => ask.rule.state(),
+            Some(since) => ask.rule.empty_state(since),
+            None => ask.rule.state(),
         })
     }
 
@@ -63,6 +62,8 @@ impl Model {
         match (ask.cost, ask.denial) {
             _ if ask.action == Action::Refund => Ok(0),
             (1.., Some(_)) => Err(Retry::Never),
+            // An earlier charge of the call would be above a limit of 0, too.
+            (0, Some(FixedDenial::Blocked)) if in_full && earlier > 0 => Err(Retry::Never),
             // A key is above a limit of 0 as long as anything counts.
             (0, Some(FixedDenial::Blocked)) if in_full && reset > 0 => Err(Retry::After(reset)),
             (0, Some(FixedDenial::Blocked)) => Ok(0),
@@ -121,7 +122,7 @@ impl Decide for Model {
         };
         let passes = allows(Group::All).all(|allows| allows)
             && (allows(Group::AnyOf).next().is_none() || allows(Group::AnyOf).any(|allows| allows));
-        // Then they are charged, in order.
+        // Then they are charged or given back, in order.
         let mut answers: Vec<Option<AskAnswer>> = vec![None; asks.len()];
         for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| is_together(ask)) {
             let is_due = ask.can_be_charged() && passes && tested[place].is_ok();
@@ -129,13 +130,10 @@ impl Decide for Model {
             if is_charged {
                 self.charge(now, ask);
             }
+            if passes && ask.action == Action::Refund {
+                self.state(ask).refund(now, ask.cost);
+            }
             answers[place] = Some(self.answer(now, ask, tested[place], is_charged));
-        }
-        // Refunds come last.
-        let refunds = |ask: &Ask| is_together(ask) && ask.action == Action::Refund;
-        for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| passes && refunds(ask)) {
-            self.state(ask).refund(now, ask.cost);
-            answers[place] = Some(self.answer(now, ask, Ok(0), false));
         }
         // Independent asks see all of that, and do not change it.
         for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| !is_together(ask)) {

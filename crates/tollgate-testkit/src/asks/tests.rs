@@ -125,11 +125,11 @@ fn a_difference_is_shown_by_the_shortest_sequence_of_calls() {
 /// The model has none of the differences, so all rows are reported.
 #[test]
 fn a_known_difference_that_has_ended_is_reported() {
-    let mut fresh = |policy: &Policy| Expected::new(policy, Model::new(1));
-    let check = || known_differences_are_still_there(BackEnd::Memory, &mut fresh, 2);
+    let mut fresh = |policy: &Policy| Expected::new(policy, Model::new(BackEnd::Redis.tick()));
+    let check = || known_differences_are_still_there(BackEnd::Redis, &mut fresh, 2);
     let panic = catch_unwind(AssertUnwindSafe(check)).expect_err("rows that are not needed");
     let message = panic.downcast_ref::<String>().expect("a text");
-    assert!(Known::of(BackEnd::Memory).names().all(|name| message.contains(name)), "{message}");
+    assert!(Known::of(BackEnd::Redis).names().all(|name| message.contains(name)), "{message}");
 }
 
 /// A suite that left out most calls would prove little.

@@ -104,5 +104,5 @@ async fn a_request_that_was_never_polled_gives_its_turn_up() {
 /// How many requests the queue of `all` has room for.
 fn free_slots(layer: &TollgateLayer) -> u64 {
     let (engine, now) = (layer.engine(), layer.engine().clock().now());
-    engine.policy().key("all", &[], now).unwrap().status.remaining
+    engine.policy().key("all", &[], now).now().unwrap().unwrap().unwrap().status.remaining
 }

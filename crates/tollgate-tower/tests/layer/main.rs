@@ -46,7 +46,7 @@ fn one_in_flight() -> TollgateLayer {
 /// How many places of `in-flight` are free.
 fn free_places(layer: &TollgateLayer) -> u64 {
     let (engine, now) = (layer.engine(), layer.engine().clock().now());
-    engine.policy().key("in-flight", &[], now).unwrap().status.remaining
+    engine.policy().key("in-flight", &[], now).now().unwrap().unwrap().unwrap().status.remaining
 }
 
 /// A request of nobody in particular.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tollgate::{Clock, Decision, Nanos, Outcome, Retry, Rule, Status};
-use tollgate_policy::{Ask, Decided, Engine, Later, Policy, Seen, Source, Store, StoredPermit};
+use tollgate_policy::{
+    Ask, Decisions, Engine, Knowledge, Later, LimitDecision, Policy, Source, Store, StoredPermit, Unavailable,
+};
 use tollgate_tower::TollgateLayer;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
@@ -23,7 +25,7 @@ struct Slow {
 }
 
 impl Store for Slow {
-    fn decide<'a>(&'a self, asks: &'a [Ask<'_>], _: bool) -> Later<'a, Decided> {
+    fn decide<'a>(&'a self, asks: &'a [Ask<'_>]) -> Later<'a, Result<Decisions, Unavailable>> {
         Box::pin(async move {
             self.answers.acquire().await.unwrap().forget();
             let taken =
@@ -35,10 +37,10 @@ impl Store for Slow {
             let status = Status { remaining: self.places.load(Ordering::Relaxed), ..Status::default() };
             let decision = Decision { outcome, status };
             assert_eq!(asks.len(), 1);
-            Ok(Decided {
+            let knowledge = Knowledge::Stored { more_after: None };
+            Ok(Decisions {
                 source: Source::Store,
-                verdict: tollgate::Verdict::of(&[decision]),
-                each: std::iter::once(Seen { decision, more_after: None, is_known: true }).collect(),
+                each: std::iter::once(LimitDecision { decision, knowledge }).collect(),
                 permits: taken
                     .iter()
                     .map(|_| StoredPermit { key: b"in-flight".into(), id: b"1".into() })
@@ -47,7 +49,7 @@ impl Store for Slow {
         })
     }
 
-    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, bool> {
+    fn release<'a>(&'a self, permits: &'a [StoredPermit]) -> Later<'a, Result<bool, Unavailable>> {
         self.release_later(permits.to_vec());
         Box::pin(async { Ok(true) })
     }
@@ -56,7 +58,7 @@ impl Store for Slow {
         self.places.fetch_add(permits.len() as u64, Ordering::Relaxed);
     }
 
-    fn forget<'a>(&'a self, _: &'a Ask<'_>) -> Later<'a, bool> {
+    fn forget<'a>(&'a self, _: &'a Ask<'_>) -> Later<'a, Result<bool, Unavailable>> {
         Box::pin(async { Ok(false) })
     }
 

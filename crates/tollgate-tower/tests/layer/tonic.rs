@@ -56,7 +56,14 @@ async fn a_denied_call_is_told_that_a_resource_is_exhausted() {
     }
     // It was the address of the connection that was counted by.
     let now = layer.engine().clock().now();
-    let key = layer.engine().policy().key("per-address", &[("ip", "127.0.0.1")], now).unwrap();
+    let key = layer
+        .engine()
+        .policy()
+        .key("per-address", &[("ip", "127.0.0.1")], now)
+        .now()
+        .unwrap()
+        .unwrap()
+        .unwrap();
     assert_eq!(key.status.remaining, 0);
 }
 

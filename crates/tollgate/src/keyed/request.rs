@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{Decision, Nanos, Status, Timestamp};
+use tollgate_core::{Action, Decision, Group, Nanos, Status, Timestamp};
 
 use super::{KeyedLimiter, Tier};
 use crate::table::{Ask, Table};
@@ -46,15 +46,33 @@ impl Request<'_> {
         self
     }
 
-    /// Of the requests that are decided together ([`KeyedLimiter::check_all`]) and say this, one has to pass, and only
-    /// those that do are charged. Decided alone, it says nothing.
+    /// What it does to its key. Default: [`Action::Charge`].
+    ///
+    /// [`Action::ChargeInFull`] is for work that has been done and whose cost is known only afterwards: a bucket owes at most one
+    /// burst, a log at most its limit. [`Action::Hold`] takes effect in [`KeyedLimiter::decide_at`], which returns the permits.
     ///
     /// ```
-    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    /// use tollgate::{Action, KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let tokens = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1000)?, 1000)?);
+    /// let usage = |cost| tokens.ask("acme").cost(cost).action(Action::ChargeInFull).check().is_allowed();
+    /// assert_eq!([0, 900, 0, 300, 0].map(usage), [true, true, true, false, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn action(mut self, action: Action) -> Self {
+        self.ask.action = action;
+        self
+    }
+
+    /// With which requests it is decided, if it is decided together with others ([`KeyedLimiter::check_all`]). Default:
+    /// [`Group::All`].
+    ///
+    /// ```
+    /// use tollgate::{Group, KeyedLimiter, Rate, TokenBucket};
     ///
     /// let own = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
     /// let spare = own.another(TokenBucket::new(Rate::per_hour(1)?, 5)?)?;
-    /// let request = || [own.ask("alice").one_of_several(), spare.ask("acme").one_of_several()];
+    /// let request = || [own.ask("alice").group(Group::AnyOf), spare.ask("acme").group(Group::AnyOf)];
     /// for left in [4, 3] {
     ///     let (verdict, _) = KeyedLimiter::check_all(request());
     ///     assert!(verdict.is_allowed()); // the second time there is only the spare bucket
@@ -62,41 +80,24 @@ impl Request<'_> {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub const fn one_of_several(mut self) -> Self {
-        self.ask.is_one_of = true;
+    pub const fn group(mut self, group: Group) -> Self {
+        self.ask.group = group;
         self
     }
 
-    /// Charges the whole cost in any case, also where the request is denied or goes beyond the limit: for work that has been
-    /// done, and whose cost is known only afterwards. Cost 0 is denied while the key is above its limit. A bucket owes at
-    /// most one burst, a log at most its limit.
-    ///
-    /// ```
-    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
-    ///
-    /// let tokens = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1000)?, 1000)?);
-    /// let passes = [0, 900, 0, 300, 0].map(|cost| tokens.ask("acme").cost(cost).in_full().check().is_allowed());
-    /// assert_eq!(passes, [true, true, true, false, false]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub const fn in_full(mut self) -> Self {
-        self.ask.in_full = true;
-        self
-    }
-
-    /// Denies it whatever its rule says, for ever: it stands for a limit of 0, which no rule can have. A peek passes. It is charged
-    /// only where denied requests count, or [`in_full`](Self::in_full).
+    /// Denies it whatever its rule says, for ever: for a limit of 0, which no rule can have, and for a request that lacks an
+    /// attribute of its key. A peek passes. It is charged only if the rule counts denied requests, or by [`Action::ChargeInFull`].
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Outcome, Rate, TokenBucket};
     ///
     /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
-    /// assert_eq!(limiter.ask("banned").blocked().check().outcome, Outcome::NEVER);
+    /// assert_eq!(limiter.ask("banned").denied().check().outcome, Outcome::NEVER);
     /// assert_eq!(limiter.remaining("banned"), 10); // nothing was charged
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub const fn blocked(mut self) -> Self {
-        self.ask.is_blocked = true;
+    pub const fn denied(mut self) -> Self {
+        self.ask.is_denied = true;
         self
     }
 
@@ -214,6 +215,7 @@ impl Request<'_> {
     /// The decision, when it is denied.
     pub fn acquire(mut self) -> Result<Permit, Decision> {
         let table = &self.limiter.table;
+        self.ask.action = Action::Hold;
         self.ask.permit = Some(table.next_permit());
         let decision = table.check_at_once(&self.ask, table.clock.now());
         if decision.is_allowed() { Ok(Permit::keyed(Arc::clone(table), self.ask)) } else { Err(decision) }
@@ -265,6 +267,7 @@ impl Request<'_> {
     /// Where waiting is of no use: [`NotReady`].
     pub async fn until_acquired(mut self) -> Result<Permit, NotReady> {
         let table = &self.limiter.table;
+        self.ask.action = Action::Hold;
         self.ask.permit = Some(table.next_permit());
         let ask = &self.ask;
         until_ready(&table.lines, &table.clock, ask.hash, |now| table.check_at_once(ask, now)).await?;

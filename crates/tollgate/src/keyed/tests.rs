@@ -2,8 +2,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tollgate_core::{
-    Align, BurstCredits, FixedWindow, LeakyBucket, Mode, PermitId, Rate, SlidingCounter, SlidingLog, State,
-    TokenBucket,
+    Action, Align, BurstCredits, FixedWindow, Group, LeakyBucket, Mode, PermitId, Rate, SlidingCounter,
+    SlidingLog, State, TokenBucket, Verdict,
 };
 use tollgate_testkit::Random;
 
@@ -252,7 +252,7 @@ fn a_request_in_full_is_charged_also_where_the_plan_is_denied() {
             .build();
     let calls = usage.another(bucket(1, 2)).unwrap();
     let check = |cost| {
-        let requests = [usage.ask("acme").cost(cost).in_full(), calls.ask("acme")];
+        let requests = [usage.ask("acme").cost(cost).action(Action::ChargeInFull), calls.ask("acme")];
         let (verdict, [usage, calls]) = KeyedLimiter::check_all(requests);
         (verdict.is_allowed(), usage.status.remaining, calls.status.remaining)
     };
@@ -264,11 +264,14 @@ fn a_request_in_full_is_charged_also_where_the_plan_is_denied() {
     assert_eq!(check(0), (true, 0, 0)); // at exactly the limit
     // The other denies, and this one is counted all the same; the same key twice, one after the other.
     assert_eq!(check(1), (false, 0, 0));
-    let twice = [usage.ask("bob").cost(900).in_full(), usage.ask("bob").cost(300).in_full()];
+    let twice = [
+        usage.ask("bob").cost(900).action(Action::ChargeInFull),
+        usage.ask("bob").cost(300).action(Action::ChargeInFull),
+    ];
     let (verdict, decisions) = KeyedLimiter::check_all(twice);
     assert!(!verdict.is_allowed());
     assert_eq!(decisions.map(|decision| decision.is_allowed()), [true, false]);
-    let over = usage.ask("bob").cost(0).in_full().check();
+    let over = usage.ask("bob").cost(0).action(Action::ChargeInFull).check();
     assert_eq!(over.retry_after().map(Duration::from), Some(Duration::from_secs(3600)));
 }
 
@@ -397,7 +400,9 @@ fn a_plan_holds_a_place_for_each_request_to_a_concurrency_limit() {
     let flights = rates.another(tollgate_core::Concurrency::new(5, None).unwrap()).unwrap();
     let hold = |requests: &[Request<'_>]| {
         let mut decisions = vec![Decision::default(); requests.len()];
-        KeyedLimiter::acquire_all_at(requests, at(0), &mut decisions)
+        let requests = requests.iter().map(|request| request.action(Action::Hold));
+        let permits = KeyedLimiter::decide_at(requests, at(0), |i, decision| decisions[i] = decision);
+        (Verdict::of(decisions.into_iter().map(|decision| (Group::All, decision))), permits)
     };
     // A key that is named twice holds two places, each given back by its own permit; a look holds none.
     let (verdict, permits) = hold(&[

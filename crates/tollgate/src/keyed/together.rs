@@ -3,14 +3,11 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use tollgate_core::{Decision, PermitId, Timestamp, Verdict};
+use tollgate_core::{Action, Decision, Timestamp, Verdict};
 
 use super::{KeyedLimiter, Request};
 use crate::Permit;
-use crate::table::{Ask, MOST_LIMITS, Prefetcher, Table, USUAL_LIMITS};
-
-/// Requests whose slots are fetched side by side: about as many as a processor waits for at once.
-const BATCH: usize = 16;
+use crate::table::{BATCH, MOST_LIMITS, Prefetcher, Table, USUAL_LIMITS};
 
 impl KeyedLimiter {
     /// The most requests that can be decided together.
@@ -84,6 +81,7 @@ impl KeyedLimiter {
     /// When the limiters are not of one table ([`another`](Self::another)), there is none or more than 32.
     pub fn acquire_all<const N: usize>(requests: [Request<'_>; N]) -> Result<[Permit; N], Verdict> {
         let requests = requests.map(|mut request| {
+            request.ask.action = Action::Hold;
             request.ask.permit = Some(request.limiter.table.next_permit());
             request
         });
@@ -115,61 +113,60 @@ impl KeyedLimiter {
     /// When the limiters are not of one table ([`another`](Self::another)), there is none or more than 32, or
     /// `decisions` is of another length.
     pub fn check_all_at(requests: &[Request<'_>], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
-        if requests.len() <= USUAL_LIMITS {
-            let (table, asks) = Self::plan::<USUAL_LIMITS>(requests);
-            return table.check_all(&asks[..requests.len()], now, decisions);
-        }
-        let (table, asks) = Self::plan::<MOST_LIMITS>(requests);
-        table.check_all(&asks[..requests.len()], now, decisions)
+        assert_eq!(requests.len(), decisions.len(), "one decision for each request");
+        let table = Self::table_of(requests).expect("at least one request");
+        let asks = requests.iter().map(|request| request.ask);
+        table.decide(asks, now, |i, decision| decisions[i] = decision);
+        let groups = requests.iter().map(|request| request.ask.group);
+        Verdict::of(groups.zip(decisions.iter().copied()))
     }
 
-    /// [`check_all_at`](Self::check_all_at) that holds a place in each concurrency limit, with a permit for each
-    /// request to one, in their order. A request of cost 0 holds none, nor do rates, which keep what they charged.
-    /// Where the verdict is a denial there are no permits.
+    /// Decides requests to limiters of one table at one instant, by the [group](Request::group) and the [action](Request::action) of
+    /// each. Hands each decision out with the number of its request, and returns a permit for each slot of a concurrency limit that is
+    /// held now.
+    ///
+    /// The requests of [`Group::All`](crate::Group::All) and [`Group::AnyOf`](crate::Group::AnyOf) decide whether all of them are charged, or none. Each request of
+    /// [`Group::Independent`](crate::Group::Independent) decides by itself.
     ///
     /// ```
-    /// use tollgate::{Concurrency, Decision, KeyedLimiter, Rate, TokenBucket};
+    /// use tollgate::{Action, Concurrency, Decision, Group, KeyedLimiter, Rate, TokenBucket};
     ///
     /// let rates = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
     /// let flights = rates.another(Concurrency::new(1, None)?)?;
-    /// let requests = vec![rates.ask("alice"), flights.ask("alice")];
-    /// let (now, mut decisions) = (rates.clock().now(), vec![Decision::default(); 2]);
-    ///
-    /// let (verdict, permits) = KeyedLimiter::acquire_all_at(&requests, now, &mut decisions);
-    /// assert!(verdict.is_allowed());
-    /// assert_eq!((permits.len(), flights.remaining("alice")), (1, 0));
-    /// let (verdict, none) = KeyedLimiter::acquire_all_at(&requests, now, &mut decisions);
-    /// assert_eq!((verdict.reported, none.len()), (Some(1), 0));
-    /// drop(permits);
-    /// assert_eq!(flights.remaining("alice"), 1);
+    /// let planned = rates.another(TokenBucket::new(Rate::per_hour(1)?, 1)?)?; // not yet in force
+    /// let requests = [
+    ///     rates.ask("alice"),
+    ///     flights.ask("alice").action(Action::Hold),
+    ///     planned.ask("alice").group(Group::Independent),
+    /// ];
+    /// let now = rates.clock().now();
+    /// let mut allowed = [false; 3];
+    /// let permits = KeyedLimiter::decide_at(requests.into_iter(), now, |i, decision| allowed[i] = decision.is_allowed());
+    /// assert_eq!((allowed, permits.len()), ([true; 3], 1));
+    /// let none = KeyedLimiter::decide_at(requests.into_iter(), now, |i, decision| allowed[i] = decision.is_allowed());
+    /// assert_eq!((allowed, none.len()), ([true, false, false], 0));
+    /// assert_eq!(rates.remaining("alice"), 9); // the second request cost nothing
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Panics
     ///
-    /// As [`check_all_at`](Self::check_all_at).
-    pub fn acquire_all_at(
-        requests: &[Request<'_>],
+    /// When the limiters are not of one table ([`another`](Self::another)), or more than 32 requests decide together.
+    #[inline]
+    pub fn decide_at<'r>(
+        requests: impl Iterator<Item = Request<'r>> + Clone,
         now: Timestamp,
-        decisions: &mut [Decision],
-    ) -> (Verdict, Vec<Permit>) {
-        let (table, mut asks) = Self::plan::<MOST_LIMITS>(requests);
-        let asks = &mut asks[..requests.len()];
-        // Which of them need one is known only once their shards are locked.
-        let PermitId(first) = table.next_permits(asks.len());
-        asks.iter_mut().zip(first..).for_each(|(ask, id)| ask.permit = Some(PermitId(id)));
-        let (verdict, has_place) = table.acquire_all(asks, now, decisions);
-        let holding = asks.iter().zip(has_place).filter(|(_, has_place)| *has_place);
-        (verdict, holding.map(|(ask, _)| Permit::keyed(Arc::clone(table), *ask)).collect())
-    }
-
-    /// What is asked of which table.
-    fn plan<'a, const N: usize>(requests: &[Request<'a>]) -> (&'a Arc<Table>, [Ask; N]) {
-        assert!(requests.len() <= MOST_LIMITS, "at most {MOST_LIMITS} requests can be decided together");
-        let table = Self::table_of(requests).expect("at least one request");
-        let mut asks = [Ask::NOTHING; N];
-        asks.iter_mut().zip(requests).for_each(|(ask, request)| *ask = request.ask);
-        (table, asks)
+        each: impl FnMut(usize, Decision),
+    ) -> Vec<Permit> {
+        let Some(Request { limiter: KeyedLimiter { table, .. }, .. }) = requests.clone().next() else {
+            return Vec::new();
+        };
+        let asks = requests.map(|request| {
+            assert!(Arc::ptr_eq(&request.limiter.table, table), "{ONE_TABLE}");
+            request.ask
+        });
+        let holding = table.decide(asks, now, each);
+        holding.into_iter().map(|ask| Permit::keyed(Arc::clone(table), ask)).collect()
     }
 
     /// Decides many requests of limiters in one table at one instant, each on its own and in order: with one
@@ -227,7 +224,7 @@ impl KeyedLimiter {
     fn table_of<'a>(requests: &[Request<'a>]) -> Option<&'a Arc<Table>> {
         let table = &requests.first()?.limiter.table;
         let same = requests.iter().all(|request| Arc::ptr_eq(&request.limiter.table, table));
-        assert!(same, "limiters that are asked together must be of one table: make them with `another`");
+        assert!(same, "{ONE_TABLE}");
         Some(table)
     }
 
@@ -247,3 +244,5 @@ impl KeyedLimiter {
         keys.map(|key| self.ask(key))
     }
 }
+
+const ONE_TABLE: &str = "limiters that are asked together must be of one table: make them with `another`";

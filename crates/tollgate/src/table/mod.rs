@@ -12,7 +12,7 @@ mod slot;
 use std::sync::Arc;
 
 use tollgate_core::adaptive::Pace;
-use tollgate_core::{Decision, Nanos, PermitId, Rule, Status, Timestamp, Verdict};
+use tollgate_core::{Action, Decision, Group, Nanos, PermitId, Rule, Status, Timestamp};
 
 use self::plan::Locked;
 pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
@@ -130,6 +130,9 @@ struct Padded(Lock<Shard>);
 
 /// Tables made so far.
 static TABLES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// Asks whose slots are fetched side by side: about as many as a processor waits for at once.
+pub(crate) const BATCH: usize = 16;
 
 /// The most shards, and the fewest keys and bytes worth one.
 const MOST_SHARDS: usize = 64;
@@ -261,24 +264,99 @@ impl Table {
         self.shard(ask.hash).lock().postpone(ask, by, last_turn, now);
     }
 
-    /// Decides several asks at one instant, all or nothing: every shard they touch is locked, in order.
-    pub(crate) fn check_all(&self, asks: &[Ask], now: Timestamp, decisions: &mut [Decision]) -> Verdict {
-        if asks.len() <= USUAL_LIMITS {
-            return Locked::<USUAL_LIMITS>::new(self, asks).decide(now, decisions);
+    /// Decides asks at one instant, by their groups and actions, and hands each decision out with its number. Returns the asks that
+    /// hold a slot now. Asks that decide together are decided with every shard locked that they touch. Independent asks are decided
+    /// one after the other.
+    #[inline]
+    pub(crate) fn decide(
+        &self,
+        asks: impl Iterator<Item = Ask> + Clone,
+        now: Timestamp,
+        mut each: impl FnMut(usize, Decision),
+    ) -> Vec<Ask> {
+        let mut holding = Vec::new();
+        let mut deciding = asks.clone().enumerate().filter(|(_, ask)| ask.group != Group::Independent);
+        let is_alone = {
+            let mut deciding = deciding.clone();
+            deciding.next();
+            deciding.next().is_none()
+        };
+        let passes = if is_alone {
+            let alone = deciding.next().map(|(i, ask)| {
+                let decision = self.decide_alone(&ask, true, now, &mut holding);
+                each(i, decision);
+                decision.is_allowed()
+            });
+            alone.unwrap_or(true)
+        } else if deciding.clone().count() <= USUAL_LIMITS {
+            self.decide_together::<USUAL_LIMITS>(deciding, now, &mut each, &mut holding)
+        } else {
+            self.decide_together::<MOST_LIMITS>(deciding, now, &mut each, &mut holding)
+        };
+        let mut independent = asks.enumerate().filter(|(_, ask)| ask.group == Group::Independent).peekable();
+        while independent.peek().is_some() {
+            independent.clone().take(BATCH).for_each(|(_, ask)| self.prefetch(ask.hash));
+            for (i, ask) in independent.by_ref().take(BATCH) {
+                each(i, self.decide_alone(&ask, passes, now, &mut holding));
+            }
         }
-        Locked::<MOST_LIMITS>::new(self, asks).decide(now, decisions)
+        holding
     }
 
-    /// [`check_all`](Self::check_all), with which of the asks were given a place, by their permits.
-    pub(crate) fn acquire_all(
+    #[inline]
+    fn decide_alone(&self, ask: &Ask, passes: bool, now: Timestamp, holding: &mut Vec<Ask>) -> Decision {
+        if ask.is_usual() && ask.action == Action::Charge {
+            return self.check(ask, now); // which is quicker
+        }
+        let ask = self.with_permit(*ask);
+        let mut shard = self.shard(ask.hash).lock();
+        let decision = shard.decide(&ask, passes, now, |outcome| outcome);
+        if passes && decision.is_allowed() && shard.gives_slot(&ask) {
+            holding.push(ask);
+        }
+        drop(shard);
+        if ask.action == Action::Refund {
+            self.lines.call(ask.hash);
+        }
+        decision
+    }
+
+    fn decide_together<const N: usize>(
         &self,
-        asks: &[Ask],
+        deciding: impl Iterator<Item = (usize, Ask)>,
         now: Timestamp,
-        decisions: &mut [Decision],
-    ) -> (Verdict, [bool; MOST_LIMITS]) {
-        let mut plan = Locked::<MOST_LIMITS>::new(self, asks);
-        let verdict = plan.decide(now, decisions);
-        (verdict, std::array::from_fn(|i| verdict.is_allowed() && i < asks.len() && plan.has_place(i)))
+        each: &mut impl FnMut(usize, Decision),
+        holding: &mut Vec<Ask>,
+    ) -> bool {
+        let (mut asks, mut places, mut len) = ([Ask::NOTHING; N], [0; N], 0);
+        for (i, ask) in deciding {
+            (asks[len], places[len]) = (self.with_permit(ask), i);
+            len += 1;
+        }
+        let (asks, mut decisions) = (&asks[..len], [Decision::default(); N]);
+        let mut plan = Locked::<N>::new(self, asks);
+        let passes = plan.decide(now, &mut decisions[..len]);
+        // An any-of limit that denies has given no slot.
+        let holds =
+            |i: usize| passes && asks[i].permit.is_some() && decisions[i].is_allowed() && plan.has_slot(i);
+        holding.extend((0..len).filter(|&i| holds(i)).map(|i| asks[i]));
+        drop(plan);
+        for (i, ask) in asks.iter().enumerate() {
+            if ask.action == Action::Refund {
+                self.lines.call(ask.hash);
+            }
+            each(places[i], decisions[i]);
+        }
+        passes
+    }
+
+    /// The ask with a permit of its own, if it is to hold a slot and has none.
+    #[inline]
+    fn with_permit(&self, ask: Ask) -> Ask {
+        match ask.action {
+            Action::Hold if ask.permit.is_none() => Ask { permit: Some(self.next_permit()), ..ask },
+            _ => ask,
+        }
     }
 
     /// What tells the keys of a limiter from those of any other, before and after it.
@@ -288,12 +366,7 @@ impl Table {
 
     /// An id that no permit has had.
     pub(crate) fn next_permit(&self) -> PermitId {
-        self.next_permits(1)
-    }
-
-    /// The first of so many ids, one after the other, that no permit has had.
-    pub(crate) fn next_permits(&self, count: usize) -> PermitId {
-        PermitId(self.permits.fetch_add(count as u64, Ordering::Relaxed))
+        PermitId(self.permits.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Gives a permit back. False if it was not held any more.

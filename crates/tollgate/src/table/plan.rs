@@ -1,15 +1,16 @@
 //! Several asks decided together.
 
-use tollgate_core::{Decision, Outcome, Plan, Status, Timestamp, Verdict, decide_all};
+use tollgate_core::{Action, Decision, Group, Outcome, Plan, Status, Timestamp, decide_each};
 
 use super::Table;
+use super::segments::SlotPlace;
 use super::shard::{Ask, Shard, Together};
 use crate::sync::Guard;
 
 /// The most limits that can be decided together.
 pub(crate) const MOST_LIMITS: usize = 32;
 
-/// As many are usual: what is made ready for more is time lost.
+/// Most plans have at most as many. Larger plans are slower by what it takes to lay out more.
 pub(crate) const USUAL_LIMITS: usize = 8;
 
 /// Several asks, `N` at most, with all their shards locked. Nothing is allocated.
@@ -21,23 +22,34 @@ pub(super) struct Locked<'a, const N: usize> {
     guards: [Option<Guard<'a, Shard>>; N],
     guard_of: [usize; N],
     len: usize,
+    has_same_keys: bool,
 }
 
 impl<'a, const N: usize> Locked<'a, N> {
-    pub(super) fn new(table: &'a Table, asks: &'a [Ask]) -> Self {
+    pub(super) fn new(table: &'a Table, asks: &[Ask]) -> Self {
         let len = asks.len();
-        let (ordered, costs) = ordered(table, asks);
-        let mut locked = Self { asks: ordered, costs, guards: [const { None }; N], guard_of: [0; N], len };
-        let shard = |i: usize| table.shard_number(asks[i].hash);
+        let mut locked = Self {
+            asks: [Ask::NOTHING; N],
+            costs: [0; N],
+            guards: [const { None }; N],
+            guard_of: [0; N],
+            len,
+            has_same_keys: false,
+        };
+        let mut shards = [0; N];
+        for (i, ask) in asks.iter().enumerate() {
+            shards[i] = table.shard_number(ask.hash);
+            locked.add(i, ask, &shards[..i], shards[i]);
+        }
         let mut order: [usize; N] = std::array::from_fn(|i| i);
         // Always from the first shard to the last, so that no two requests wait for each other.
-        order[..len].sort_unstable_by_key(|&i| shard(i));
+        order[..len].sort_unstable_by_key(|&i| shards[i]);
         let mut last: Option<usize> = None;
         for &i in &order[..len] {
-            match last.filter(|&last| shard(last) == shard(i)) {
+            match last.filter(|&last| shards[last] == shards[i]) {
                 Some(last) => locked.guard_of[i] = locked.guard_of[last],
                 None => {
-                    locked.guards[i] = Some(table.shards[shard(i)].0.lock());
+                    locked.guards[i] = Some(table.shards[shards[i]].0.lock());
                     locked.guard_of[i] = i;
                 }
             }
@@ -46,17 +58,51 @@ impl<'a, const N: usize> Locked<'a, N> {
         locked
     }
 
-    /// Decides them at one instant.
-    pub(super) fn decide(&mut self, now: Timestamp, decisions: &mut [Decision]) -> Verdict {
+    /// Adds the ask `i`. If another names its key, it is decided under the tier of the first of them and tested with the costs of all
+    /// before it.
+    fn add(&mut self, i: usize, ask: &Ask, shards: &[usize], shard: usize) {
+        (self.asks[i], self.costs[i]) = (*ask, ask.cost);
+        // The table takes two hashes for one key if they are of one shard and alike in all that a slot keeps.
+        let is_same = |j: usize| self.asks[j].hash << 16 == ask.hash << 16 && shards[j] == shard;
+        let Some(first) = (0..i).find(|&j| is_same(j)) else { return };
+        self.has_same_keys = true;
+        let is_charge = |action| matches!(action, Action::Charge | Action::ChargeInFull | Action::Hold);
+        let is_peek = !is_charge(ask.action) || (ask.cost == 0 && ask.action != Action::ChargeInFull);
+        if !is_peek {
+            let charged = (first..i).filter(|&j| is_same(j) && is_charge(self.asks[j].action));
+            let before = charged.map(|j| self.costs[j]);
+            self.asks[i].cost = before.fold(ask.cost, u64::saturating_add);
+        }
+        // Two tiers of one key may have different algorithms: the first is the one that counts.
+        (self.asks[i].hash, self.asks[i].tier) = (self.asks[first].hash, self.asks[first].tier);
+    }
+
+    /// Decides them at one instant. Returns whether the request passes.
+    pub(super) fn decide(&mut self, now: Timestamp, decisions: &mut [Decision]) -> bool {
+        if let Some(places) = self.find_buckets() {
+            return decide_each(&mut Buckets { locked: self, places }, now, decisions);
+        }
         self.prepare(now);
-        let verdict = decide_all(self, now, decisions);
-        if !verdict.is_allowed() {
+        let passes = decide_each(self, now, decisions);
+        if !passes {
             for (i, decision) in decisions.iter().enumerate().filter(|(_, decision)| !decision.is_allowed()) {
                 let ask = self.asks[i];
                 self.shard_mut(i).carry_over(&ask, decision.outcome, now);
             }
         }
-        verdict
+        passes
+    }
+
+    /// Where the keys are, if all of them are buckets for which nothing has to be added, removed or converted.
+    fn find_buckets(&self) -> Option<[SlotPlace; N]> {
+        let mut places = [SlotPlace::default(); N];
+        if self.has_same_keys {
+            return None;
+        }
+        for (i, place) in places[..self.len].iter_mut().enumerate() {
+            *place = self.shard(i).find_bucket(&self.asks[i])?;
+        }
+        Some(places)
     }
 
     fn prepare(&mut self, now: Timestamp) {
@@ -68,9 +114,9 @@ impl<'a, const N: usize> Locked<'a, N> {
         }
     }
 
-    /// Whether an ask that passed holds a permit now.
-    pub(super) fn has_place(&self, i: usize) -> bool {
-        self.shard(i).gives_place(&self.asks[i])
+    /// Whether an ask that passed holds a slot now.
+    pub(super) fn has_slot(&self, i: usize) -> bool {
+        self.shard(i).gives_slot(&self.asks[i])
     }
 
     fn together(&self, i: usize) -> Together<'_> {
@@ -88,27 +134,6 @@ impl<'a, const N: usize> Locked<'a, N> {
 
 const LOCKED: &str = "the shard of every ask is locked";
 
-/// The asks, each under the tier of the first that names its key and with what it is tested for, and what each is charged.
-fn ordered<const N: usize>(table: &Table, asks: &[Ask]) -> ([Ask; N], [u64; N]) {
-    // The table takes two hashes for one key if they are of one shard and alike in all that a slot keeps.
-    let same = |a: &Ask, b: &Ask| {
-        a.hash << 16 == b.hash << 16 && table.shard_number(a.hash) == table.shard_number(b.hash)
-    };
-    let (mut ordered, mut costs) = ([Ask::NOTHING; N], [0; N]);
-    for (i, ask) in asks.iter().enumerate() {
-        (ordered[i], costs[i]) = (*ask, ask.cost);
-        let Some(first) = ordered[..i].iter().position(|earlier| same(earlier, ask)) else { continue };
-        // Two tiers of one key may have different algorithms: the first is the one that counts.
-        (ordered[i].hash, ordered[i].tier) = (ordered[first].hash, ordered[first].tier);
-        let is_peek = ask.cost == 0 && !ask.in_full;
-        if !is_peek {
-            let before = asks[..i].iter().filter(|earlier| same(earlier, ask)).map(|earlier| earlier.cost);
-            ordered[i].cost = before.fold(ask.cost, u64::saturating_add);
-        }
-    }
-    (ordered, costs)
-}
-
 impl<const N: usize> Plan for Locked<'_, N> {
     fn len(&self) -> usize {
         self.len
@@ -119,7 +144,7 @@ impl<const N: usize> Plan for Locked<'_, N> {
     }
 
     fn spend(&mut self, i: usize, now: Timestamp) {
-        let Self { asks, costs, guards, guard_of, len } = self;
+        let Self { asks, costs, guards, guard_of, len, .. } = self;
         let shard = guards[guard_of[i]].as_mut().expect(LOCKED);
         let ask = Ask { cost: costs[i], ..asks[i] };
         // By now those before it have been charged.
@@ -134,7 +159,43 @@ impl<const N: usize> Plan for Locked<'_, N> {
         self.shard(i).counts_denied(&self.asks[i])
     }
 
-    fn is_one_of(&self, i: usize) -> bool {
-        self.asks[i].is_one_of
+    fn action(&self, i: usize) -> Action {
+        self.shard(i).action(&self.asks[i])
+    }
+
+    fn group(&self, i: usize) -> Group {
+        self.asks[i].group
+    }
+}
+
+/// The same for buckets whose slots have been found: each is looked for once, where a test, a charge and a status would look for it
+/// again.
+struct Buckets<'l, 'a, const N: usize> {
+    locked: &'l mut Locked<'a, N>,
+    places: [SlotPlace; N],
+}
+
+impl<const N: usize> Plan for Buckets<'_, '_, N> {
+    fn len(&self) -> usize {
+        self.locked.len
+    }
+
+    fn test(&self, i: usize, now: Timestamp) -> Outcome {
+        let (rule, state) = self.locked.shard(i).bucket(self.places[i]);
+        rule.test(&state, self.locked.asks[i].cost, now)
+    }
+
+    fn spend(&mut self, i: usize, now: Timestamp) {
+        let cost = self.locked.asks[i].cost;
+        self.locked.shard_mut(i).spend_bucket(self.places[i], cost, now);
+    }
+
+    fn status(&self, i: usize, now: Timestamp) -> Status {
+        let (rule, state) = self.locked.shard(i).bucket(self.places[i]);
+        rule.status(&state, now)
+    }
+
+    fn group(&self, i: usize) -> Group {
+        self.locked.asks[i].group
     }
 }

@@ -38,6 +38,13 @@ pub(crate) struct Segments {
     touched: Cell<usize>, // slots swept, looked at for eviction, moved or made since it was last taken
 }
 
+/// Where a slot is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlotPlace {
+    segment: u32,
+    slot: u32,
+}
+
 impl Segments {
     pub(crate) fn new() -> Self {
         Self { segments: vec![Segment::default()], len: 0, slots: 0, hand: 0, touched: Cell::new(0) }
@@ -73,6 +80,23 @@ impl Segments {
     pub(crate) fn find(&self, hash: u64) -> Option<&Slot> {
         let segment = &self.segments[self.place(hash)];
         segment.find(hash).map(|i| &segment.slots[i])
+    }
+
+    /// Where the slot of a key is. The place holds until a key is added or removed.
+    #[inline]
+    pub(crate) fn locate(&self, hash: u64) -> Option<SlotPlace> {
+        let segment = self.place(hash);
+        self.segments[segment].find(hash).map(|slot| SlotPlace { segment: segment as u32, slot: slot as u32 })
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, place: SlotPlace) -> &Slot {
+        &self.segments[place.segment as usize].slots[place.slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn at_mut(&mut self, place: SlotPlace) -> &mut Slot {
+        &mut self.segments[place.segment as usize].slots[place.slot as usize]
     }
 
     /// Has the slot where the search for a hash begins fetched from memory, without waiting for it.

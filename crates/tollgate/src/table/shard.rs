@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Algorithm, Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp,
+    Action, Algorithm, Decision, Group, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp,
 };
 
 use self::room::Room;
@@ -14,74 +14,67 @@ pub(crate) use self::room::{Place, Together, UNBOUNDED};
 use super::WhenFull;
 use super::paced::Paced;
 use super::rules::{Rules, TierId, UsedNumbers};
-use super::segments::Segments;
+use super::segments::{Segments, SlotPlace};
 use super::slab::Slab;
 use super::slot::Slot;
 use crate::until_ready::at_once;
 
-/// A key of one limiter, by hash, and what is asked of it.
+/// A key of one limiter, by hash, and what a request does to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) hash: u64,
-    pub(crate) tier: TierId,
     pub(crate) cost: u64,
-    pub(crate) permit: Option<PermitId>, // who would hold it, where the rule is a concurrency limit
-    pub(crate) is_one_of: bool,          // one of several of its plan, any of which is enough
+    pub(crate) permit: Option<PermitId>, // that holds the slot, if the rule is a concurrency limit
+    pub(crate) tier: TierId,
+    pub(crate) action: Action,
+    pub(crate) group: Group,
+    pub(crate) is_denied: bool,    // whatever the rule says
     pub(crate) has_one_tier: bool, // the key has one tier at a time: asked under another, it has moved there
-    pub(crate) in_full: bool, // the whole cost is charged in any case; cost 0 is denied while the key is above its limit
-    pub(crate) is_blocked: bool, // denied whatever the rule says: it stands for a limit of 0
 }
 
 impl Ask {
     pub(crate) const NOTHING: Self = Self {
         hash: 0,
-        tier: TierId::NONE,
         cost: 0,
         permit: None,
-        is_one_of: false,
+        tier: TierId::NONE,
+        action: Action::Charge,
+        group: Group::All,
+        is_denied: false,
         has_one_tier: false,
-        in_full: false,
-        is_blocked: false,
     };
 
-    /// Whether it is decided in another way than most.
+    /// Whether it is tested and charged as most are.
     #[inline]
-    const fn is_special(&self) -> bool {
-        self.in_full | self.is_blocked
+    pub(crate) const fn is_usual(&self) -> bool {
+        matches!(self.action, Action::Charge | Action::Hold) && !self.is_denied
     }
 
     #[inline]
     fn test(&self, rule: &Paced<'_>, state: &State, now: Timestamp) -> Outcome {
-        if self.is_blocked {
-            return self.test_blocked(rule.status(state, now));
+        if self.is_denied {
+            return self.action.test_denied(self.cost, rule.status(state, now));
         }
-        if self.in_full { rule.test_in_full(state, self.cost, now) } else { rule.test(state, self.cost, now) }
+        match self.action {
+            Action::Charge | Action::Hold | Action::Peek => rule.test(state, self.cost, now),
+            Action::ChargeInFull => rule.test_in_full(state, self.cost, now),
+            Action::Refund => Outcome::ALLOW,
+        }
     }
 
     #[inline]
     fn spend(&self, rule: &Paced<'_>, state: &mut State, permit: PermitId, now: Timestamp) {
-        if self.in_full {
+        if self.action == Action::ChargeInFull {
             rule.spend_in_full(state, self.cost, now);
         } else {
             rule.spend(state, permit, self.cost, now);
         }
     }
 
-    /// A key is above a limit of 0 once anything was charged to it.
-    fn test_blocked(&self, status: Status) -> Outcome {
-        match self.cost {
-            0 if self.in_full && !status.reset_after.is_zero() => {
-                Outcome::Deny { retry: Retry::After(status.reset_after) }
-            }
-            0 => Outcome::ALLOW,
-            _ => Outcome::NEVER,
-        }
-    }
-
     /// The most bytes that a charge adds to a state.
     #[inline]
     fn heap_growth(&self, rule: &Rule, state: &State) -> usize {
-        if self.in_full {
+        if self.action == Action::ChargeInFull {
             rule.heap_growth_in_full(state, self.cost)
         } else {
             rule.heap_growth(state, self.cost)
@@ -129,7 +122,7 @@ impl Shard {
         // The way of nearly all requests, with nothing in it that they do not need.
         if let Rule::TokenBucket(rule) = self.rules.get(number)
             && !self.rules.are_paced()
-            && !ask.is_special()
+            && ask.is_usual()
             && let Some(slot) = self.segments.find_mut(ask.hash)
             && slot.rule() == number
         {
@@ -142,7 +135,7 @@ impl Shard {
         let (most, is_charged) = (self.max_bytes.saturating_sub(self.bytes()), self.is_charged(ask));
         let Self { segments, slab, rules, .. } = self;
         if is_charged
-            && !ask.is_special()
+            && ask.is_usual()
             && let Some(slot) = segments.find_mut(ask.hash)
             && slot.rule() == number
         {
@@ -156,24 +149,31 @@ impl Shard {
                 return edit(slab, slot, rule, |state| paced.decide(state, permit, ask.cost, now));
             }
         }
-        self.decide(ask, now, |outcome| outcome)
+        self.decide(ask, true, now, |outcome| outcome)
     }
 
     /// [`check`](Self::check), but denies what would have to be held back, until it would not.
     pub(crate) fn check_at_once(&mut self, ask: &Ask, now: Timestamp) -> Decision {
-        self.decide(ask, now, at_once)
+        self.decide(ask, true, now, at_once)
     }
 
-    fn decide(&mut self, ask: &Ask, now: Timestamp, judge: impl Fn(Outcome) -> Outcome) -> Decision {
+    /// Decides one request by itself. `passes` is what becomes of the limits that decide with it, before this one is asked.
+    pub(crate) fn decide(
+        &mut self,
+        ask: &Ask,
+        passes: bool,
+        now: Timestamp,
+        judge: impl Fn(Outcome) -> Outcome,
+    ) -> Decision {
         self.prepare(ask, now);
         let (outcome, room) = self.test_with_room(ask, Together::ALONE, now);
         let outcome = judge(outcome);
-        if let Some(room) = room
-            && outcome.is_allowed()
-        {
-            self.spend_into(room, ask, now);
-        } else if self.counts_denied(ask) {
-            self.spend(ask, Together::ALONE, now);
+        let passes = passes && (ask.group == Group::Independent || outcome.is_allowed());
+        if self.action(ask).is_done(ask.group, outcome.is_allowed(), passes, self.counts_denied(ask)) {
+            match room {
+                Some(room) => self.spend_into(room, ask, now),
+                None => self.spend(ask, Together::ALONE, now),
+            }
         }
         self.carry_over(ask, outcome, now);
         self.note_touched();
@@ -229,9 +229,11 @@ impl Shard {
         }
     }
 
-    /// Charges a request that `test` has just allowed.
+    /// Does the action of a request, which was tested just before.
     pub(crate) fn spend(&mut self, ask: &Ask, together: Together<'_>, now: Timestamp) {
-        if self.is_charged(ask) {
+        if ask.action == Action::Refund {
+            self.refund(ask, now, now);
+        } else if self.is_charged(ask) {
             self.spend_into(self.room(ask, together, now), ask, now);
         }
         self.note_touched();
@@ -418,19 +420,56 @@ impl Shard {
         }
     }
 
-    /// Whether the request changes its key if it passes. A concurrency limit is charged only for a caller that holds a permit.
+    /// Whether the action takes something from its key. A concurrency limit is charged only for a caller that holds a permit.
     fn is_charged(&self, ask: &Ask) -> bool {
-        ask.cost > 0 && (ask.permit.is_some() || !self.is_concurrency(ask))
+        let takes = matches!(ask.action, Action::Charge | Action::ChargeInFull | Action::Hold);
+        takes && ask.cost > 0 && (ask.permit.is_some() || !self.is_concurrency(ask))
     }
 
-    /// Whether a request that passes holds a place.
-    pub(crate) fn gives_place(&self, ask: &Ask) -> bool {
+    /// Whether a request that passes holds a slot.
+    pub(crate) fn gives_slot(&self, ask: &Ask) -> bool {
         ask.cost > 0 && ask.permit.is_some() && self.is_concurrency(ask)
     }
 
-    /// Whether the request is charged even if it, or another request of its plan, is denied.
+    /// What is done: a rate has no slots to hold, and is charged.
+    pub(crate) fn action(&self, ask: &Ask) -> Action {
+        match ask.action {
+            Action::Hold if !self.is_concurrency(ask) => Action::Charge,
+            action => action,
+        }
+    }
+
+    /// Whether the rule counts denied requests.
     pub(crate) fn counts_denied(&self, ask: &Ask) -> bool {
-        ask.in_full || self.rules.get(self.rules.current(ask.tier)).counts_denied()
+        self.rules.get(self.rules.current(ask.tier)).counts_denied()
+    }
+
+    /// Where the key of a request is, if the request is a usual one to a bucket that is in the table under the numbers in force:
+    /// nothing has to be converted, added or removed for it.
+    #[inline]
+    pub(crate) fn find_bucket(&self, ask: &Ask) -> Option<SlotPlace> {
+        let number = self.rules.current(ask.tier);
+        if !ask.is_usual() || ask.cost == 0 || self.rules.are_paced() || !is_word(self.rules.get(number)) {
+            return None;
+        }
+        let place = self.segments.locate(ask.hash)?;
+        (self.segments.at(place).rule() == number).then_some(place)
+    }
+
+    /// The rule and the state of a bucket that [`find_bucket`](Self::find_bucket) found.
+    #[inline]
+    pub(crate) fn bucket(&self, place: SlotPlace) -> (&Rule, State) {
+        let slot = self.segments.at(place);
+        (self.rules.get(slot.rule()), State::Bucket(Tat::from_bits(slot.word)))
+    }
+
+    /// Charges such a bucket.
+    #[inline]
+    pub(crate) fn spend_bucket(&mut self, place: SlotPlace, cost: u64, now: Timestamp) {
+        let Self { segments, slab, rules, .. } = self;
+        let slot = segments.at_mut(place);
+        let rule = rules.get(slot.rule());
+        edit(slab, slot, rule, |state| rule.spend(state, PermitId(0), cost, now));
     }
 
     fn is_concurrency(&self, ask: &Ask) -> bool {

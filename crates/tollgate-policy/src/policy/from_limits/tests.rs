@@ -85,10 +85,23 @@ fn a_request_is_charged_by_all_limits_or_by_none() {
     let engine = Engine::new(Policy::from_limits(limits).unwrap()).unwrap();
     let ask = |user| {
         let (policy, now) = (engine.policy(), engine.clock().now());
-        policy.check(&Request { attributes: &[("user", user)], cost: None }, now).unwrap().is_allowed()
+        policy
+            .check(&Request { attributes: &[("user", user)], cost: None }, now)
+            .now()
+            .unwrap()
+            .unwrap()
+            .is_allowed()
     };
     assert_eq!(["alice", "alice", "bob"].map(ask), [true, false, true]);
-    let remaining = engine.policy().key("all", &[], engine.clock().now()).unwrap().status.remaining;
+    let remaining = engine
+        .policy()
+        .key("all", &[], engine.clock().now())
+        .now()
+        .unwrap()
+        .unwrap()
+        .unwrap()
+        .status
+        .remaining;
     assert_eq!(remaining, 8);
 }
 
@@ -158,9 +171,9 @@ fn keys_start_again_under_another_algorithm() {
     for rule in rules.iter().chain(&rules).copied() {
         engine.reload(policy(rule)).unwrap();
         let (in_force, now) = (engine.policy(), engine.clock().now());
-        let (verdict, _permits) = in_force.acquire(&request, now).unwrap();
+        let verdict = in_force.acquire(&request, now).now().unwrap().unwrap();
         assert!(verdict.is_allowed(), "{rule:?}");
-        let found = in_force.key("it", &[], now).unwrap();
+        let found = in_force.key("it", &[], now).now().unwrap().unwrap().unwrap();
         assert_eq!(found.rule.capacity(), rule.capacity());
         assert!(found.status.remaining + 2 >= rule.capacity(), "{rule:?}: {found:?}");
     }

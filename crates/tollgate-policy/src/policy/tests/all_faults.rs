@@ -258,7 +258,9 @@ fn a_burst_in_a_rate_that_has_no_effect_is_refused() {
         ("burst_credits", r#"{"rate": "5/s", "peak": "9/s burst 3", "credits": 9}"#),
         ("token_bucket", r#"{"rate": "5/s burst 3", "burst": 9}"#),
     ] {
-        let refused = crate::policy::sent_rule(algorithm, numbers).expect_err(numbers);
+        let refused =
+            crate::policy::sent_rule(tollgate::AlgorithmKind::from_name(algorithm).unwrap(), numbers)
+                .expect_err(numbers);
         assert!(refused.contains("burst"), "{refused}");
     }
 }

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use tollgate_core::adaptive::Load;
 use tollgate_core::{
-    Align, BurstCredits, Concurrency, Decision, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Outcome,
-    Rate, Retry, Rule, SlidingCounter, SlidingLog, Timestamp, TokenBucket,
+    Action, Align, BurstCredits, Concurrency, Decision, FixedWindow, Group, LeakyBucket, MaxWait, Mode,
+    Nanos, Outcome, Rate, Retry, Rule, SlidingCounter, SlidingLog, Timestamp, TokenBucket, Verdict,
 };
 use tollgate_testkit::Random;
 
@@ -294,7 +294,10 @@ fn a_plan_asks_each_limit_at_its_own_time() {
             flights.ask("acme"),
         ];
         let mut decisions = [Decision::default(); 5];
-        let (verdict, permits) = KeyedLimiter::acquire_all_at(&requests, users.clock().now(), &mut decisions);
+        let requests = requests.into_iter().map(|request| request.action(Action::Hold));
+        let permits =
+            KeyedLimiter::decide_at(requests, users.clock().now(), |i, decision| decisions[i] = decision);
+        let verdict = Verdict::of(decisions.into_iter().map(|decision| (Group::All, decision)));
         (verdict, decisions, permits)
     };
     let (verdict, _, permits) = plan(10);

@@ -19,7 +19,8 @@ fn cell(
     let [max_burst, count, period] = numbers;
     let request = CellRequest { key, numbers: CellNumbers { max_burst, count, period }, quantity };
     let mut answer = None;
-    engine.throttle_cells(&[request], engine.clock().now(), |decision| answer = Some(decision));
+    let requests = [request];
+    engine.throttle_cells(&requests, engine.clock().now(), |decision| answer = Some(decision)).now().unwrap();
     let decision = answer.expect("one request has one decision")?;
     let ms = |wait: tollgate::Nanos| wait.get() / 1_000_000;
     let retry = decision.retry_after().map_or(-1, |wait| ms(wait).cast_signed());
@@ -72,10 +73,11 @@ fn a_look_makes_no_cell_and_its_keys_are_its_own() {
     assert_eq!(cell(&engine, b"\xff\x00", [4, 1, 1], 0), Ok((0, 5, -1, 0)));
     assert_eq!(engine.stats().keys, 0);
     let numbers = r#"{"rate":"1/s","burst":5}"#;
-    let sent = SentRule { key: "k", algorithm: "token_bucket", numbers, cost: 5 };
-    engine.throttle(&sent, now).unwrap();
+    let sent = SentRule { key: "k", algorithm: tollgate::AlgorithmKind::TokenBucket, numbers, cost: 5 };
+    engine.throttle(&sent, now).now().unwrap().unwrap();
     assert_eq!(cell(&engine, b"k", [4, 1, 1], 1), Ok((0, 4, -1, 1000)));
-    assert!(engine.reset_cell(b"k") && !engine.reset_cell(b"k"));
+    let reset = || engine.reset_cell(b"k").now().unwrap().unwrap();
+    assert!(reset() && !reset());
     assert_eq!(engine.stats().keys, 1);
 }
 
@@ -95,9 +97,12 @@ fn cells_that_come_together_are_decided_in_order() {
         .collect();
     for round in 0..2 {
         let mut left = Vec::new();
-        engine.throttle_cells(&requests, engine.clock().now(), |decision| {
-            left.push(decision.map(|decision| (decision.is_allowed(), decision.status.remaining)));
-        });
+        engine
+            .throttle_cells(&requests, engine.clock().now(), |decision| {
+                left.push(decision.map(|decision| (decision.is_allowed(), decision.status.remaining)));
+            })
+            .now()
+            .unwrap();
         assert_eq!(left.len(), requests.len());
         for (i, left) in left.into_iter().enumerate() {
             match (i % 4, i / 4, round) {

@@ -16,6 +16,7 @@ pub(crate) struct Names {
 pub(crate) type NameId = u16;
 
 /// What a request has of each.
+#[derive(Default)]
 pub(crate) struct Values<'a> {
     by_name: SmallVec<[Option<&'a str>; 8]>,
     all: &'a [(&'a str, &'a str)], // as they came
@@ -79,6 +80,11 @@ impl<'a> Values<'a> {
         self.by_name[usize::from(id)]
     }
 
+    /// The attributes as they came.
+    pub(crate) const fn all(&self) -> &'a [(&'a str, &'a str)] {
+        self.all
+    }
+
     /// The value of an attribute as it came, a host with its port.
     pub(crate) fn as_it_came(&self, name: &str) -> Option<&'a str> {
         self.all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
@@ -87,7 +93,10 @@ impl<'a> Values<'a> {
     /// What it has of the entries of an Envoy descriptor, in order: they follow `domain`. Values that share one count are left
     /// out. A key stands before its value where the entry has a `*` in its key, and everywhere if a key differs from that of its
     /// entry: `a_x` finds the rule of key `a` and value `x`, and has a count of its own.
-    pub(crate) fn of_entries<'e>(&'e self, entries: &'e [Entry]) -> impl Iterator<Item = &'a str> + 'e {
+    pub(crate) fn of_entries<'e>(
+        &'e self,
+        entries: &'e [Entry],
+    ) -> impl Iterator<Item = &'a str> + Clone + 'e {
         let sent = self.all.get(1..).unwrap_or_default();
         let differs =
             entries.iter().zip(sent).any(|(entry, (key, _))| !entry.has_key_star() && *key != entry.key);

@@ -37,7 +37,7 @@ pub(crate) enum Leaf {
 }
 
 impl Descriptors {
-    pub(super) fn new(policy: &Policy) -> Self {
+    pub(crate) fn new(policy: &Policy) -> Self {
         let limits = (0..).zip(&policy.limits);
         let limits = limits.filter_map(|(i, limit)| Some((limit.descriptor.as_ref()?, Leaf::Limit(i))));
         let uncounted = (0..).zip(&policy.descriptors).map(|(i, of)| (&of.descriptor, Leaf::Uncounted(i)));

@@ -1,0 +1,196 @@
+//! The back ends that decide a plan: the table of this process, a shared store, and the fallback while the store gives no answer.
+//!
+//! Each takes the asks of a plan and returns one decision per ask. The verdict is built from them in one place.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate::{Action, Decision, KeyedLimiter, Nanos, Outcome, Retry, Status, Timestamp};
+
+use super::Engine;
+use super::answer::Answer;
+use super::permits::Permits;
+use super::plan::{Denial, Plan, PlannedAsk, USUAL_ASKS};
+use super::verdict::Verdict;
+use crate::policy::OnError;
+use crate::store::{Decisions, Knowledge, LimitDecision, LimitDecisions, Source, Store, Unavailable};
+
+/// A store that several processes share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) on_error: OnError, // of limits that do not set it
+}
+
+/// What a back end has decided.
+pub(super) struct Decided {
+    pub(super) source: Source,
+    pub(super) each: LimitDecisions,          // one per ask
+    pub(super) permits: Option<Box<Permits>>, // a verdict is moved, and few hold permits
+}
+
+/// A call that can be planned, again if need be: the table of this process decides a plan while it is being made, because the numbers
+/// of rules that were sent are theirs only meanwhile.
+pub(super) trait Call<'a>: Send + 'a {
+    /// Why it cannot be decided.
+    type Error: Send + 'a;
+
+    /// Makes the plan, and hands it to `then`.
+    fn plan<T>(&self, now: Timestamp, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, Self::Error>;
+}
+
+impl Engine {
+    /// Decides a call, and makes something of its verdict. Every call of every protocol comes this way.
+    #[inline]
+    pub(super) fn decide<'a, C: Call<'a>, T: Send + 'a>(
+        &'a self,
+        call: C,
+        now: Timestamp,
+        then: impl FnOnce(Verdict<'a>) -> T + Send + 'a,
+    ) -> Answer<'a, Result<T, C::Error>> {
+        let Some(shared) = &self.shared else {
+            return Answer::Now(call.plan(now, |plan| {
+                let decided = decide_in_table(&plan, now);
+                then(Verdict::new(plan, decided, now))
+            }));
+        };
+        Answer::Later(Box::pin(async move {
+            let plan = call.plan(now, |plan| plan)?;
+            match shared.decide(self, &plan).await {
+                Ok(decided) => Ok(then(Verdict::new(plan, decided, now))),
+                Err(unavailable) => call.plan(now, |plan| {
+                    let decided = Outage::new(shared, &unavailable, now).decide(&plan);
+                    then(Verdict::new(plan, decided, now))
+                }),
+            }
+        }))
+    }
+
+    /// Decides a plan of peeks. Without an answer of the store there is none.
+    pub(super) fn look<'a>(
+        &'a self,
+        plan: Plan<'a>,
+        now: Timestamp,
+    ) -> Answer<'a, Result<Verdict<'a>, Unavailable>> {
+        let Some(shared) = &self.shared else {
+            let decided = decide_in_table(&plan, now);
+            return Answer::Now(Ok(Verdict::new(plan, decided, now)));
+        };
+        Answer::Later(Box::pin(async move {
+            let decided = shared.decide(self, &plan).await?;
+            Ok(Verdict::new(plan, decided, now))
+        }))
+    }
+}
+
+/// Decides in the table of this process.
+#[inline]
+pub(super) fn decide_in_table(plan: &Plan<'_>, now: Timestamp) -> Decided {
+    let requests = plan.asks.iter().map(|ask| plan.table_request(ask));
+    decide_requests(requests, plan.asks.len(), now)
+}
+
+#[inline]
+fn decide_requests<'r>(
+    requests: impl Iterator<Item = tollgate::Request<'r>> + Clone,
+    len: usize,
+    now: Timestamp,
+) -> Decided {
+    let mut each: LimitDecisions = SmallVec::from_elem(LimitDecision::default(), len);
+    let permits = KeyedLimiter::decide_at(requests, now, |i, decision| each[i].decision = decision);
+    let permits = (!permits.is_empty()).then(|| Box::new(permits.into()));
+    Decided { source: Source::Memory, each, permits }
+}
+
+impl Shared {
+    /// Decides in the store.
+    pub(super) async fn decide(&self, engine: &Engine, plan: &Plan<'_>) -> Result<Decided, Unavailable> {
+        if plan.asks.is_empty() {
+            return Ok(Decided { source: Source::Store, each: LimitDecisions::new(), permits: None });
+        }
+        let Decisions { source, each, permits } = self.store.decide(&plan.store_asks(engine)).await?;
+        assert_eq!(each.len(), plan.asks.len(), "one decision per ask");
+        let stored = |permits| Box::new(Permits::stored(Arc::clone(&self.store), permits));
+        let permits = (!permits.is_empty()).then(|| stored(permits));
+        Ok(Decided { source, each, permits })
+    }
+}
+
+/// An outage of the store. Each limit says what decides it meanwhile: `deny`, `allow`, or `local`, the share of this process.
+pub(super) struct Outage<'s> {
+    shared: &'s Shared,
+    nodes: u32,
+    since: Timestamp,
+    now: Timestamp,
+    denial: Outcome,
+}
+
+impl<'s> Outage<'s> {
+    fn new(shared: &'s Shared, unavailable: &Unavailable, now: Timestamp) -> Self {
+        let out_for = Nanos::saturating_from(unavailable.out_for);
+        let since = Timestamp::from_nanos(now.as_nanos().saturating_sub(out_for.get()));
+        // A denial gives a time to come back, and never 0.
+        let retry_after = Nanos::saturating_from(unavailable.retry_after).max(Nanos::new(1));
+        let denial = Outcome::Deny { retry: Retry::After(retry_after) };
+        Self { shared, nodes: shared.store.nodes(), since, now, denial }
+    }
+
+    /// Decides in the table of this process. A peek that passes or is denied stands for each limit that it does not decide.
+    fn decide(&self, plan: &Plan<'_>) -> Decided {
+        let on_error: SmallVec<[OnError; USUAL_ASKS]> =
+            plan.asks.iter().map(|ask| self.on_error(plan, ask)).collect();
+        let asks = || plan.asks.iter().zip(&on_error);
+        for (ask, _) in asks().filter(|(_, on_error)| **on_error == OnError::Local) {
+            self.drain(plan, ask);
+        }
+        let requests = asks().map(|(ask, on_error)| {
+            let peek = plan.key_request(ask).group(ask.group).action(Action::Peek);
+            match on_error {
+                // What is given back was not charged to the share of this process.
+                OnError::Local if ask.action == Action::Refund => peek.cost(0),
+                OnError::Local => plan.table_request(ask),
+                OnError::Allow if ask.denial.is_none() => peek.cost(0),
+                OnError::Allow | OnError::Deny => peek.cost(1).denied(),
+            }
+        });
+        let mut decided = decide_requests(requests, plan.asks.len(), self.now);
+        decided.source = Source::Fallback;
+        for ((ask, on_error), each) in asks().zip(&mut decided.each) {
+            let (outcome, remaining) = match on_error {
+                OnError::Local => continue,
+                OnError::Allow => (Outcome::ALLOW, plan.rule(ask).capacity()),
+                OnError::Deny => (self.denial, 0),
+            };
+            // A missing attribute denies without a store, too.
+            let outcome = if ask.denial.is_some() { Outcome::NEVER } else { outcome };
+            let decision = Decision { outcome, status: Status { remaining, reset_after: Nanos::ZERO } };
+            *each = LimitDecision { decision, knowledge: Knowledge::Nothing };
+        }
+        decided
+    }
+
+    /// What decides an ask. A refund needs no decision, and a limit that cannot be shared is denied.
+    fn on_error<'a>(&self, plan: &Plan<'a>, ask: &PlannedAsk<'a>) -> OnError {
+        match ask.on_error(self.shared.on_error) {
+            OnError::Deny if ask.action == Action::Refund => OnError::Allow,
+            OnError::Local
+                if ask.denial != Some(Denial::Blocked) && !plan.rule(ask).has_share(self.nodes) =>
+            {
+                OnError::Deny
+            }
+            on_error => on_error,
+        }
+    }
+
+    /// Takes from a key what it had when the outage began. A share that began full would be spent twice, here and in the store.
+    fn drain<'a>(&self, plan: &Plan<'a>, ask: &PlannedAsk<'a>) {
+        if !plan.rule(ask).share_begins_empty() {
+            return;
+        }
+        let request = plan.key_request(ask);
+        let had = request.peek_at(self.since).remaining;
+        if had > 0 {
+            let _ = request.cost(had).check_at(self.since);
+        }
+    }
+}

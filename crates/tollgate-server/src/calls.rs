@@ -1,0 +1,308 @@
+//! The one place where calls are decided for listeners: each decision is timed, counted and recorded here, for every protocol.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use tollgate::{Decision, Timestamp};
+use tollgate_policy::{
+    Answer, CellRequest, Described, Hits, NotDecided, PolicyInForce, Request, SentRule, Source,
+    ThrottleError, Throttled, TooManyLimits, Verdict,
+};
+
+use crate::metrics::{Protocol, RequestOutcome};
+use crate::service::{MOST_AT_ONCE, Service};
+
+/// Calls of one protocol that are decided at one reading of the clock. When it is dropped, the time of the decisions that were made
+/// at once is counted: the clock is read once for all of them.
+pub(crate) struct Calls<'s> {
+    service: &'s Service,
+    protocol: Protocol,
+    now: Timestamp,
+    decided: AtomicU64, // at once
+}
+
+impl<'s> Calls<'s> {
+    /// Calls that came at `now`.
+    pub(crate) const fn at(service: &'s Service, protocol: Protocol, now: Timestamp) -> Self {
+        Self { service, protocol, now, decided: AtomicU64::new(0) }
+    }
+
+    /// The time at which they are decided.
+    pub(crate) const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Decides a request, and makes something of its verdict.
+    #[inline]
+    pub(crate) fn check<'a, T: Send + 'a>(
+        &self,
+        policy: &'a PolicyInForce<'_>,
+        request: &Request<'a>,
+        then: impl FnOnce(Verdict<'a>) -> T + Send + 'a,
+    ) -> Answer<'a, Result<T, TooManyLimits>>
+    where
+        's: 'a,
+    {
+        let (service, protocol, request) = (self.service, self.protocol, *request);
+        self.timed(service.in_order(self.now, |now| {
+            policy.check_with(&request, now, move |verdict| {
+                service.count_check(policy, &request, &verdict, protocol);
+                then(verdict)
+            })
+        }))
+    }
+
+    /// [`check`](Self::check) for a caller that can hold permits.
+    pub(crate) fn acquire<'a, T: Send + 'a>(
+        &self,
+        policy: &'a PolicyInForce<'_>,
+        request: &Request<'a>,
+        then: impl FnOnce(Verdict<'a>) -> T + Send + 'a,
+    ) -> Answer<'a, Result<T, TooManyLimits>>
+    where
+        's: 'a,
+    {
+        let (service, protocol, request) = (self.service, self.protocol, *request);
+        self.timed(service.in_order(self.now, |now| {
+            policy.acquire_with(&request, now, move |verdict| {
+                service.count_check(policy, &request, &verdict, protocol);
+                then(verdict)
+            })
+        }))
+    }
+
+    /// Decides several requests in order, or none if one cannot be decided. A shared store is asked about many of them at once.
+    pub(crate) async fn check_each(
+        &self,
+        policy: &PolicyInForce<'_>,
+        requests: &[Request<'_>],
+        mut each: impl FnMut(&Verdict<'_>) + Send,
+    ) -> Result<(), TooManyLimits> {
+        policy.require_few(requests)?;
+        for (place, request) in requests.iter().enumerate() {
+            match self.check(policy, request, |verdict| each(&verdict)).now() {
+                Some(checked) => checked?,
+                None => return self.check_each_later(policy, &requests[place..], each).await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_each_later(
+        &self,
+        policy: &PolicyInForce<'_>,
+        requests: &[Request<'_>],
+        mut each: impl FnMut(&Verdict<'_>) + Send,
+    ) -> Result<(), TooManyLimits> {
+        let (mut requests, mut asked) = (requests.iter(), FuturesOrdered::new());
+        loop {
+            // They are asked in their order, whichever is answered first.
+            let room = MOST_AT_ONCE - asked.len();
+            let check = |request| self.check(policy, request, |verdict| verdict).wait();
+            asked.extend(requests.by_ref().take(room).map(check));
+            match asked.next().await {
+                Some(verdict) => each(&verdict?),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Decides the descriptors of one Envoy call together, and makes something of the verdict.
+    pub(crate) fn check_descriptors<'a, T: Send + 'a>(
+        &self,
+        policy: &'a PolicyInForce<'_>,
+        requests: &'a [Described<'a>],
+        then: impl FnOnce(Verdict<'a>) -> T + Send + 'a,
+    ) -> Answer<'a, Result<T, NotDecided>>
+    where
+        's: 'a,
+    {
+        let (service, protocol) = (self.service, self.protocol);
+        self.timed(service.in_order(self.now, |now| {
+            policy.check_descriptors_with(requests, now, move |verdict| {
+                service.count_descriptors(&verdict, protocol);
+                then(verdict)
+            })
+        }))
+    }
+
+    /// Decides a request by the rule that comes with it.
+    pub(crate) fn throttle<'a>(&self, sent: &SentRule<'a>) -> Answer<'a, Result<Throttled, ThrottleError>>
+    where
+        's: 'a,
+    {
+        let (service, protocol, cost) = (self.service, self.protocol, sent.cost);
+        let throttled = service.engine.throttle(sent, self.now);
+        self.timed(throttled.map(move |throttled| {
+            throttled.inspect(|throttled| service.count_throttled(throttled, cost, protocol))
+        }))
+    }
+
+    /// Decides a call of `CL.THROTTLE`.
+    pub(crate) fn throttle_cell<'a>(
+        &self,
+        request: &CellRequest<'a>,
+    ) -> Answer<'a, Result<Throttled, ThrottleError>>
+    where
+        's: 'a,
+    {
+        let (service, protocol, cost) = (self.service, self.protocol, request.quantity);
+        let throttled = service.engine.throttle_cell(request, self.now);
+        self.timed(throttled.map(move |throttled| {
+            throttled.inspect(|throttled| service.count_throttled(throttled, cost, protocol))
+        }))
+    }
+
+    /// Decides calls of `CL.THROTTLE` at once, each by itself and in order. None, and nothing is decided, if a store has to be waited
+    /// for: then each is decided by [`throttle_cell`](Self::throttle_cell).
+    pub(crate) fn throttle_cells(
+        &self,
+        requests: &[CellRequest<'_>],
+        mut each: impl FnMut(Result<Decision, ThrottleError>) + Send,
+    ) -> Option<()> {
+        let (mut counts, mut peeks, mut errors) = ([0; 2], [0; 2], 0); // allowed, denied
+        let mut calls = requests.iter();
+        let count = |decision: Result<Decision, ThrottleError>| {
+            match (&decision, calls.next()) {
+                (Ok(decision), call) => {
+                    let outcome = usize::from(!decision.is_allowed());
+                    counts[outcome] += 1;
+                    peeks[outcome] += u64::from(call.is_some_and(|call| call.quantity == 0));
+                }
+                (Err(_), _) => errors += 1,
+            }
+            each(decision);
+        };
+        self.service.engine.throttle_cells(requests, self.now, count).now()?;
+        let (metrics, protocol) = (&self.service.metrics, self.protocol);
+        metrics.count_sent(protocol, counts);
+        metrics.count_source(Source::Memory, counts[0] + counts[1]);
+        metrics.count_requests(protocol, RequestOutcome::allow, counts[0] - peeks[0]);
+        metrics.count_requests(protocol, RequestOutcome::deny, counts[1] - peeks[1]);
+        metrics.count_requests(protocol, RequestOutcome::error, errors);
+        self.add_decided(counts[0] + counts[1]);
+        Some(())
+    }
+
+    /// Counts a call that cannot be decided.
+    pub(crate) fn count_error(&self) {
+        self.service.metrics.count_error(self.protocol);
+    }
+
+    /// Counts the time of a decision: of one that is made at once with the others, of one that is waited for when it is there.
+    fn timed<'a, T: Send + 'a, E: Send + 'a>(
+        &self,
+        answer: Answer<'a, Result<T, E>>,
+    ) -> Answer<'a, Result<T, E>>
+    where
+        's: 'a,
+    {
+        let (service, now) = (self.service, self.now);
+        match answer {
+            Answer::Now(decided) => {
+                self.add_decided(u64::from(decided.is_ok()));
+                Answer::Now(decided)
+            }
+            Answer::Later(later) => Answer::Later(Box::pin(async move {
+                let decided = later.await;
+                if decided.is_ok() {
+                    service.count_time(now, 1);
+                }
+                decided
+            })),
+        }
+    }
+
+    fn add_decided(&self, decisions: u64) {
+        // Only one thread has it at a time.
+        self.decided.store(self.decided.load(Ordering::Relaxed) + decisions, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Calls<'_> {
+    fn drop(&mut self) {
+        let decided = *self.decided.get_mut();
+        if decided > 0 {
+            self.service.count_time(self.now, decided);
+        }
+    }
+}
+
+impl Service {
+    /// Calls that are decided now.
+    pub(crate) fn calls(&self, protocol: Protocol) -> Calls<'_> {
+        Calls::at(self, protocol, self.engine.clock().now())
+    }
+
+    /// Decides in the order of the record, if there is one, so that the record can be decided again. Calls that wait for a store are
+    /// recorded in the order of its answers.
+    #[inline]
+    fn in_order<T>(&self, now: Timestamp, decide: impl FnOnce(Timestamp) -> T) -> T {
+        match &self.recorder {
+            None => decide(now),
+            Some(recorder) => recorder.in_order(|| decide(self.engine.clock().now())),
+        }
+    }
+
+    /// Records and counts a check. A request that peeks is no request.
+    fn count_check(
+        &self,
+        policy: &PolicyInForce<'_>,
+        request: &Request<'_>,
+        verdict: &Verdict<'_>,
+        protocol: Protocol,
+    ) {
+        if let Some(recorder) = &self.recorder {
+            self.count_lost(recorder.write(policy, request, verdict));
+        }
+        self.metrics.observe(verdict, protocol);
+        self.metrics.count_source(verdict.source(), 1);
+        if request.cost != Some(0) {
+            self.metrics.count_decided(protocol, verdict.is_allowed());
+        }
+    }
+
+    /// Records and counts an Envoy call. A call whose descriptors all peek or give hits back is no request.
+    fn count_descriptors(&self, verdict: &Verdict<'_>, protocol: Protocol) {
+        if let Some(recorder) = &self.recorder {
+            self.count_lost(recorder.write_descriptors(verdict));
+        }
+        self.metrics.observe(verdict, protocol);
+        let mut charges = false;
+        for descriptor in verdict.descriptors() {
+            self.metrics.observe_descriptor(&descriptor);
+            if let Some(sent) = descriptor.sent() {
+                self.metrics.observe_sent(&sent.decision, protocol);
+            }
+            charges |= !matches!(descriptor.hits(), Hits::Charge(0) | Hits::Refund(_));
+        }
+        if verdict.descriptors().len() > 0 {
+            self.metrics.count_source(verdict.source(), 1);
+        }
+        if charges {
+            self.metrics.count_decided(protocol, verdict.is_allowed());
+        }
+    }
+
+    /// Counts a decision by a rule that came with the call.
+    fn count_throttled(&self, throttled: &Throttled, cost: u64, protocol: Protocol) {
+        self.metrics.observe_sent(&throttled.decision, protocol);
+        self.metrics.count_source(throttled.source, 1);
+        if cost > 0 {
+            self.metrics.count_decided(protocol, throttled.decision.is_allowed());
+        }
+    }
+
+    /// Counts a decision that is not in the record.
+    fn count_lost(&self, is_written: bool) {
+        if !is_written {
+            self.metrics.record_lost();
+        }
+    }
+
+    /// Counts the time that decisions have taken since `then`.
+    fn count_time(&self, then: Timestamp, decisions: u64) {
+        self.metrics.took(self.engine.clock().now().since(then), decisions);
+    }
+}
