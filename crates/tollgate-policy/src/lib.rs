@@ -18,6 +18,7 @@ pub mod quantity;
 mod reader;
 mod reply;
 mod request_attributes;
+mod response;
 mod schema;
 mod store;
 mod yaml;
@@ -41,9 +42,10 @@ pub use policy::{
     Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tier, Timeouts, Tls, Trust,
     Uncounted, UnusableFile, UpstreamHeaders, WhenMissing, Work, XRateLimit,
 };
-pub use problem::{PROBLEM_JSON, problem};
+pub use problem::{PROBLEM_JSON, problem, problem_with_detail};
 pub use reply::{Seconds, write_reply, write_throttle_reply};
 pub use request_attributes::{Attributes, RequestAttributes, RequestFault, RequestHeaders, cut_value};
+pub use response::{denial_body, denial_response, error_response, put_headers, refusal_response};
 pub use schema::{reference, schema};
 pub use store::{
     Ask, Decisions, Knowledge, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,

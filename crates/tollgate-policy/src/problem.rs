@@ -1,9 +1,12 @@
-//! The body of a denial: problem details as RFC 9457 has them.
+//! The bodies of denials and errors: problem details (RFC 9457).
+
+use http::StatusCode;
+use serde_json::json;
 
 use crate::engine::{LimitVerdict, Reason, Verdict};
 use crate::reply::{write_limits, write_number, write_optional_seconds, write_reason};
 
-/// The media type of [`problem`].
+/// The media type of [`problem`] and [`problem_with_detail`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The body of a denial with this status. It is put together without serde, which looks through every letter for what needs an
@@ -46,6 +49,17 @@ pub fn problem(denied: &Verdict<'_>, status: u16) -> Vec<u8> {
     write_limits(denied.limits(), &mut json);
     json.push(b'}');
     json
+}
+
+/// The body of an error with this status, for which the detail gives the reason.
+pub fn problem_with_detail(status: StatusCode, detail: &str) -> Vec<u8> {
+    let problem = json!({
+        "type": "about:blank",
+        "title": status.canonical_reason().unwrap_or("Error"),
+        "status": status.as_u16(),
+        "detail": detail,
+    });
+    problem.to_string().into_bytes()
 }
 
 /// What happened and what to do, in a sentence or two.

@@ -47,7 +47,7 @@ impl RequestHeaders for HeaderMap {
     }
 }
 
-/// Why a request has no attributes: applications read it in more than one way. Written to follow "This request is refused:".
+/// Why a request has no attributes: applications read it in more than one way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestFault {
@@ -96,6 +96,13 @@ pub enum RequestFault {
         /// The header, as the policy names it.
         name: String,
     },
+}
+
+impl RequestFault {
+    /// The fault as the sentence that the client of a refused request gets.
+    pub fn detail(&self) -> String {
+        format!("This request is refused: {self}.")
+    }
 }
 
 /// An HTTP request as limits read it.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -11,11 +12,10 @@ use smallvec::SmallVec;
 use tollgate::{DelayQueue, Wait};
 use tollgate_policy::{
     Answer, Attributes, Engine, Permits, Policy, Request, RequestAttributes, RequestFault, Verdict,
-    cut_value, normal_host,
+    cut_value, denial_response, error_response, headers, normal_host, refusal_response,
 };
 
 use crate::grpc;
-use crate::told::{denial, refusal, undecidable, unix_time};
 
 pub(crate) type Peer = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
 pub(crate) type Value = dyn for<'r> Fn(&'r Parts) -> Option<Cow<'r, str>> + Send + Sync;
@@ -39,11 +39,11 @@ pub(crate) enum Decided {
     Refused(Response<Bytes>),
 }
 
-/// What goes with the answer to a request that passes.
+/// The headers and the permits that go with the answer to a request that passes.
 #[derive(Default)]
 pub(crate) struct Passed {
-    pub(crate) told: Vec<(&'static str, String)>, // to the client, of the limits
-    pub(crate) permits: Permits,                  // held until it ends
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) permits: Permits, // until the answer ends
 }
 
 impl Decider {
@@ -67,7 +67,8 @@ impl Decider {
             if policy.reads_header(b"host").is_some()
                 && request.headers.get_all(header::HOST).iter().any(is_other)
             {
-                let refused = refusal(&RequestFault::TwoHosts, &request.method, StatusCode::BAD_REQUEST);
+                let refused =
+                    refusal_response(&RequestFault::TwoHosts, &request.method, StatusCode::BAD_REQUEST);
                 return Some(refuse(request, refused));
             }
             seen.host = Some(authority);
@@ -77,7 +78,7 @@ impl Decider {
         let read = match seen.attributes(&policy) {
             Ok(read) => read,
             Err(fault) => {
-                let refused = refusal(&fault, &request.method, StatusCode::BAD_REQUEST);
+                let refused = refusal_response(&fault, &request.method, StatusCode::BAD_REQUEST);
                 return Some(refuse(request, refused));
             }
         };
@@ -94,16 +95,21 @@ impl Decider {
             (Answer::Later(later), Waiting::Allowed) => later.await,
             (Answer::Later(_), Waiting::Forbidden) => return None,
         };
-        Some(decided.unwrap_or_else(|error| refuse(request, undecidable(&error, &request.method))))
+        Some(decided.unwrap_or_else(|error| {
+            // Only a change of the policy helps.
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            refuse(request, error_response(&error.to_string(), &request.method, status))
+        }))
     }
 
     fn decided(&self, policy: &Policy, mut verdict: Verdict<'_>, request: &Parts) -> Decided {
         if !verdict.is_allowed() {
             let status = StatusCode::TOO_MANY_REQUESTS;
-            return refuse(request, denial(policy, &verdict, unix_time(), &request.method, status));
+            let denial = denial_response(policy, &verdict, unix_time(), &request.method, status);
+            return refuse(request, denial);
         }
-        let told = tollgate_policy::headers(&policy.headers, &verdict, unix_time());
-        let passed = Passed { told, permits: verdict.take_permits() };
+        let headers = headers(&policy.headers, &verdict, unix_time());
+        let passed = Passed { headers, permits: verdict.take_permits() };
         let delay = verdict.delay();
         if delay.is_zero() {
             return Decided::Passes(passed);
@@ -130,4 +136,10 @@ fn refuse(request: &Parts, refused: Response<Bytes>) -> Decided {
 fn peer(request: &Parts) -> Option<IpAddr> {
     let address = request.extensions.get::<SocketAddr>().map(SocketAddr::ip);
     address.or_else(|| request.extensions.get::<IpAddr>().copied())
+}
+
+/// The time of day, which some response headers have. It decides nothing.
+#[expect(clippy::disallowed_methods, reason = "only response headers have the time of day")]
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

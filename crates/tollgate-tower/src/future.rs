@@ -10,11 +10,11 @@ use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tollgate::Wait;
+use tollgate_policy::put_headers;
 use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::decide::{Decided, Passed};
-use crate::told;
 
 /// The answer of a store that has to be waited for, with the request it is about.
 pub(crate) type Deciding = Pin<Box<dyn Future<Output = (Parts, Decided)> + Send>>;
@@ -94,9 +94,9 @@ where
                 }
                 StateProjection::Called { answer, passed } => {
                     let answer = ready!(answer.poll(context));
-                    let Passed { told, permits } = std::mem::take(passed);
+                    let Passed { headers, permits } = std::mem::take(passed);
                     return Poll::Ready(answer.map(|mut answer| {
-                        told::put(told, answer.headers_mut());
+                        put_headers(headers, answer.headers_mut());
                         answer.map(|body| ResponseBody::holding(body, permits))
                     }));
                 }

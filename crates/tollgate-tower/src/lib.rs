@@ -88,8 +88,12 @@
 //!
 //! # For other adapters
 //!
-//! What the gateway and forward-auth have in common with the layer: the attributes of a request ([`RequestAttributes`]), and what a
-//! client receives about the decision ([`headers`], [`denial`], [`refusal`]).
+//! The crate [`tollgate_policy`] has the code that the layer shares with the gateway and forward-auth of the server:
+//!
+//! - [`RequestAttributes`](tollgate_policy::RequestAttributes) reads a request.
+//! - [`headers`](tollgate_policy::headers) and [`put_headers`](tollgate_policy::put_headers) report the limits to the client.
+//! - [`denial_response`](tollgate_policy::denial_response) answers a request that the limits deny.
+//! - [`refusal_response`](tollgate_policy::refusal_response) answers a request that applications read in more than one way.
 #![forbid(unsafe_code)]
 
 /// Compiles and runs the examples of the README. They are tested here because this crate can use all crates that they use.
@@ -103,11 +107,8 @@ mod future;
 mod grpc;
 mod layer;
 mod service;
-mod told;
 
 pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::layer::TollgateLayer;
 pub use self::service::Tollgate;
-pub use self::told::{denial, headers, refusal};
-pub use tollgate_policy::{RequestAttributes, RequestFault};

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tollgate::{Nanos, NoSlot, Timestamp, Turn, Weight};
 use tollgate_policy::{
     PROBLEM_JSON, Permits, Policy, PolicyInForce, Request, RequestAttributes, RequestFault, UpstreamHeaders,
-    Verdict, has_detours, headers, host_name, problem,
+    Verdict, denial_body, has_detours, headers, host_name,
 };
 
 use super::Gateway;
@@ -186,9 +186,7 @@ impl Gateway {
         let policy = service.engine.policy();
         let refused = |fault: RequestFault| -> Box<Reply> {
             self.count_refused();
-            Box::new(
-                Refusal::new(StatusCode::BAD_REQUEST, &format!("This request is refused: {fault}.")).into(),
-            )
+            Box::new(Refusal::new(StatusCode::BAD_REQUEST, &fault.detail()).into())
         };
         require_one_reading(&policy, asked).map_err(refused)?;
         let mut seen =
@@ -336,7 +334,7 @@ fn denied(policy: &Policy, verdict: &Verdict<'_>, method: &Method) -> Reply {
     let status = StatusCode::TOO_MANY_REQUESTS;
     let mut told = headers(&policy.headers, verdict, unix_time());
     told.push(("content-type", PROBLEM_JSON.to_owned()));
-    let body = if *method == Method::HEAD { Bytes::new() } else { problem(verdict, status.as_u16()).into() };
+    let body = denial_body(verdict, method, status);
     Reply { told, ..Refusal { status, headers: HeaderMap::new(), body }.into() }
 }
 

@@ -7,8 +7,7 @@ use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use tollgate::{Nanos, Timestamp, Turn};
-use tollgate_policy::{Request as Asked, Verdict};
-use tollgate_tower::{denial, headers, refusal};
+use tollgate_policy::{Request as Asked, Verdict, denial_response, headers, put_headers, refusal_response};
 
 use super::problem::Problem;
 use super::query::query_pairs;
@@ -53,7 +52,7 @@ async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, O
         Ok(attributes) => attributes,
         Err(fault) => {
             service.metrics.count_error(Protocol::forward_auth);
-            return Ok((refusal(&fault, request.method(), settings.deny).map(Body::from), None));
+            return Ok((refusal_response(&fault, request.method(), settings.deny).map(Body::from), None));
         }
     };
     if let Some(key) = &settings.key {
@@ -67,10 +66,10 @@ async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, O
         let response = if verdict.is_allowed() {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
-            headers(&policy, &verdict, unix_time(), response.headers_mut());
+            put_headers(headers(&policy.headers, &verdict, unix_time()), response.headers_mut());
             response
         } else {
-            denial(&policy, &verdict, unix_time(), request.method(), settings.deny).map(Body::from)
+            denial_response(&policy, &verdict, unix_time(), request.method(), settings.deny).map(Body::from)
         };
         let delay = Delay { turn: verdict.turn(), delay: verdict.delay(), decided_at: verdict.decided_at() };
         (response, (!delay.delay.is_zero()).then_some(delay))
