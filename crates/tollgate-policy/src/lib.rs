@@ -44,7 +44,9 @@ pub use policy::{
 };
 pub use problem::{PROBLEM_JSON, problem, problem_with_detail};
 pub use reply::{Seconds, write_reply, write_throttle_reply};
-pub use request_attributes::{Attributes, RequestAttributes, RequestFault, RequestHeaders, cut_value};
+pub use request_attributes::{
+    Attributes, RequestAttributes, RequestFault, RequestHeaders, cut_value, is_same_host,
+};
 pub use response::{denial_body, denial_response, error_response, put_headers, refusal_response};
 pub use schema::{reference, schema};
 pub use store::{

@@ -8,7 +8,7 @@ pub(crate) mod header_table;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Uri};
 use smallvec::SmallVec;
 
 use crate::client_address::AddressChain;
@@ -112,26 +112,28 @@ pub struct RequestAttributes<'r, H> {
     pub method: Cow<'r, str>,
     /// The target: a path, with its query or without.
     pub target: Cow<'r, str>,
-    /// The host, where not the header `Host` names it.
+    /// The host that an adapter sets. It replaces the host of the target and the header `Host`.
     pub host: Option<Cow<'r, str>>,
     /// The way of the request: the peer, the proxies behind it that are trusted, the client.
     pub chain: AddressChain,
     /// The headers.
     pub headers: &'r H,
+    authority: Option<&'r str>, // the host of the target
 }
 
 /// Names and values.
 pub type Attributes<'a> = SmallVec<[(&'a str, Cow<'a, str>); 8]>;
 
 impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
-    /// A request of its sender. `peer` is who is at the other end of the connection.
-    pub fn new(policy: &Policy, method: &'r Method, target: &'r str, headers: &'r H, peer: IpAddr) -> Self {
+    /// A request as its sender wrote it. `peer` is the other end of the connection.
+    pub fn new(policy: &Policy, method: &'r Method, uri: &'r Uri, headers: &'r H, peer: IpAddr) -> Self {
         Self {
             method: method.as_str().into(),
-            target: target.into(),
+            target: uri.path().into(),
             host: None,
             chain: chain(policy, headers, peer),
             headers,
+            authority: uri.authority().map(http::uri::Authority::as_str),
         }
     }
 
@@ -178,10 +180,7 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
         }
         for (header, value) in table.iter().zip(values) {
             let is_host = header.name().eq_ignore_ascii_case("host");
-            let value = match &self.host {
-                Some(host) if is_host => Some((&**host).into()),
-                _ => value,
-            };
+            let value = if is_host { self.one_host(value)? } else { value };
             let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
             // A host is matched as it is. The other values are counted by, and cut to the length that counts.
             let value = if is_host { normal_host(value) } else { cut_value(value) };
@@ -189,6 +188,24 @@ impl<'r, H: RequestHeaders> RequestAttributes<'r, H> {
         }
         Ok(())
     }
+
+    /// The host of the request. The host of the target counts before the header `Host` (RFC 9112, section 3.2.2, and RFC 9113,
+    /// section 8.3.1). Applications differ in which of the two they read, so that both must be the same.
+    fn one_host<'a>(&'a self, header: Option<Cow<'a, str>>) -> Result<Option<Cow<'a, str>>, RequestFault> {
+        match (&self.host, self.authority, header) {
+            (Some(host), _, _) => Ok(Some((&**host).into())),
+            (None, Some(authority), Some(header)) if !is_same_host(authority, &header) => {
+                Err(RequestFault::TwoHosts)
+            }
+            (None, Some(authority), _) => Ok(Some(authority.into())),
+            (None, None, header) => Ok(header),
+        }
+    }
+}
+
+/// Whether the host of a target and the header `Host` name one host: [their normal forms](normal_host) are the same.
+pub fn is_same_host(authority: &str, host: &str) -> bool {
+    normal_host(authority.into()) == normal_host(host.into())
 }
 
 /// The way of a request, as far as a proxy at its end is trusted.
@@ -227,3 +244,6 @@ pub fn cut_value(value: Cow<'_, str>) -> Cow<'_, str> {
     }
     Cow::Owned(value[..value.floor_char_boundary(LONGEST_VALUE)].to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy, Request, RequestAttributes};
 use tollgate_testkit::Counting;
 
@@ -54,11 +54,11 @@ limits:
         [("host", "site.example"), ("authorization", "Bearer x"), ("x-api-key", "acme"), ("accept", "*/*")];
     headers
         .extend(lines.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))));
+    let uri = Uri::from_static("http://site.example/api/trips");
     let policy = engine.policy();
     let before = Counting::allocations();
     for _ in 0..100 {
-        let request =
-            RequestAttributes::new(&policy, &Method::GET, "/api/trips", &headers, [203, 0, 113, 7].into());
+        let request = RequestAttributes::new(&policy, &Method::GET, &uri, &headers, [203, 0, 113, 7].into());
         assert_eq!(request.attributes(&policy).unwrap().len(), 5);
     }
     assert_eq!(Counting::allocations() - before, 0);

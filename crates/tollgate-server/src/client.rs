@@ -15,7 +15,7 @@ pub(crate) fn original<'r>(
     peer: IpAddr,
 ) -> RequestAttributes<'r, HeaderMap> {
     let headers = request.headers();
-    let mut seen = RequestAttributes::new(policy, request.method(), request.uri().path(), headers, peer);
+    let mut seen = RequestAttributes::new(policy, request.method(), request.uri(), headers, peer);
     let speaks_like_a_proxy =
         ["x-forwarded-uri", "x-original-uri"].iter().any(|name| headers.contains_key(*name));
     if !policy.identity.client_ip.trusts(peer) {

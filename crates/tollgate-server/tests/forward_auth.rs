@@ -153,6 +153,29 @@ fn a_header_that_the_policy_reads_twice_or_in_disguise_gets_the_deny_status() {
     assert_eq!(client.ask("/ip", &chain).status, 204);
 }
 
+/// Without a proxy that names the host, the target names it as for the gateway and tower.
+#[test]
+fn the_host_of_the_target_counts_and_another_host_header_gets_the_deny_status() {
+    let service = Service::start(
+        "limits: [{ name: per-host, key: [host], token_bucket: { rate: 1/day, burst: 100 } }]",
+    );
+    let mut client = service.connect();
+    let ask = |client: &mut Client, host: &str| {
+        let request = format!("GET http://shop.example/v1/forward-auth HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        client.0.send_raw(request.as_bytes()).unwrap()
+    };
+    for (used, host) in ["shop.example", "Shop.Example:80"].into_iter().enumerate() {
+        assert_eq!(ask(&mut client, host).status, 204, "{host}");
+        assert_eq!(left(&mut client, "per-host", "host=shop.example"), 99 - used as u64, "{host}");
+    }
+    let answer = ask(&mut client, "other.example");
+    assert_eq!(answer.status, 429);
+    crate::service::assert_refused(&answer, "two hosts");
+    let detail = crate::service::json_of(&answer)["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("`host` differs from the host of the target"), "{detail}");
+    assert_eq!(left(&mut client, "per-host", "host=other.example"), 100);
+}
+
 #[test]
 fn header_lines_that_are_one_list_are_joined() {
     let service = Service::start(

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode};
 use smallvec::SmallVec;
 use tollgate::{DelayQueue, Wait};
 use tollgate_policy::{
-    Answer, Attributes, Engine, Permits, Policy, Request, RequestAttributes, RequestFault, Verdict,
-    cut_value, denial_response, error_response, headers, normal_host, refusal_response,
+    Answer, Attributes, Engine, Permits, Policy, Request, RequestAttributes, Verdict, cut_value,
+    denial_response, error_response, headers, refusal_response,
 };
 
 use crate::grpc;
@@ -56,26 +56,10 @@ impl Decider {
     pub(crate) async fn decide(&self, request: &Parts, waiting: Waiting) -> Option<Decided> {
         let policy = self.engine.policy();
         let peer = (self.peer)(request).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let mut seen =
-            RequestAttributes::new(&policy, &request.method, request.uri.path(), &request.headers, peer);
-        // HTTP/2 has the host there, and in HTTP/1.1 it counts before `Host`.
-        if let Some(authority) = request.uri.authority() {
-            let authority = normal_host(authority.as_str().into());
-            let is_other =
-                |host: &HeaderValue| normal_host(String::from_utf8_lossy(host.as_bytes())) != authority;
-            // Applications differ in which of the two they take.
-            if policy.reads_header(b"host").is_some()
-                && request.headers.get_all(header::HOST).iter().any(is_other)
-            {
-                let refused =
-                    refusal_response(&RequestFault::TwoHosts, &request.method, StatusCode::BAD_REQUEST);
-                return Some(refuse(request, refused));
-            }
-            seen.host = Some(authority);
-        }
+        let reading = RequestAttributes::new(&policy, &request.method, &request.uri, &request.headers, peer);
         let own =
             self.attributes.iter().filter_map(|(name, value)| Some((&**name, cut_value(value(request)?))));
-        let read = match seen.attributes(&policy) {
+        let read = match reading.attributes(&policy) {
             Ok(read) => read,
             Err(fault) => {
                 let refused = refusal_response(&fault, &request.method, StatusCode::BAD_REQUEST);

@@ -189,9 +189,8 @@ impl Gateway {
             Box::new(Refusal::new(StatusCode::BAD_REQUEST, &fault.detail()).into())
         };
         require_one_reading(&policy, asked).map_err(refused)?;
-        let mut seen =
-            RequestAttributes::new(&policy, asked.method, asked.uri.path(), asked.headers, asked.peer.ip);
-        seen.host = Some(asked.host.into()); // what the application is told, wherever it stood
+        let mut seen = RequestAttributes::new(&policy, asked.method, asked.uri, asked.headers, asked.peer.ip);
+        seen.host = Some(asked.host.into()); // the only host that the application gets
         let attributes = seen.attributes(&policy).map_err(refused)?;
         let pairs: smallvec::SmallVec<[(&str, &str); 8]> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
