@@ -16,6 +16,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tollgate_policy::is_same_host;
 
 use super::Gateway;
 use super::behind::Behind;
@@ -182,10 +183,12 @@ fn require_one_meaning(
     }
     let host = super::h1::one_host(headers, false)?;
     let host = match (uri.authority(), host) {
-        (Some(authority), None) => authority.as_str(),
-        (Some(authority), Some(host)) if authority.as_str().eq_ignore_ascii_case(host) => host,
+        // RFC 9113, section 8.3.1: they are compared in their normal form, and the application gets `:authority`.
+        (Some(authority), Some(host)) if !is_same_host(authority.as_str(), host) => {
+            return Err(Malformed::new("`host` differs from `:authority`; send one of them"));
+        }
+        (Some(authority), _) => authority.as_str(),
         (None, Some(host)) => host,
-        (Some(_), Some(_)) => return Err(Malformed::new("Host is another than :authority")),
         (None, None) => return Err(Malformed::new("it names no host")),
     };
     if !super::h1::is_host(host) {

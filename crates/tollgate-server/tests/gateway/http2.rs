@@ -97,6 +97,29 @@ async fn blanks_around_a_value_make_no_other_key() {
     }
 }
 
+/// RFC 9113, section 8.3.1: `:authority` and `host` are compared in their normal form.
+#[tokio::test]
+async fn host_and_authority_may_differ_in_case_and_default_port_only() {
+    let backend = Backend::start();
+    let gateway = Gateway::start(&backend, "", "");
+    let mut sender = connect(&gateway).await;
+    for (host, status) in [
+        ("site.example", 200),
+        ("Site.Example", 200),
+        ("site.example:80", 200),
+        ("site.example:", 200),
+        ("site.example:8080", 400),
+        ("other.example", 400),
+    ] {
+        let mut request = request("GET", "/", Bytes::new());
+        request.headers_mut().insert("host", host.parse().unwrap());
+        assert_eq!(sender.send_request(request).await.unwrap().status(), status, "{host}");
+        if status == 200 {
+            assert_eq!(backend.arrived().pop().unwrap().header("host"), Some("site.example"), "{host}");
+        }
+    }
+}
+
 /// HTTP/2 sends the pairs of a cookie apart; an application of HTTP/1.1 may read the first line only.
 #[tokio::test]
 async fn a_cookie_in_pieces_arrives_in_one() {
