@@ -1,4 +1,4 @@
-//! The body of an answer, and what is held until it ends.
+//! The body of an answer, which keeps permits until it ends.
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pin_project! {
 pin_project! {
     #[project = KindProjection]
     enum Kind<R> {
-        Inner { #[pin] body: R, held: Permits },
+        Inner { #[pin] body: R, permits: Permits },
         Own { bytes: Bytes },
     }
 }
@@ -29,8 +29,8 @@ pin_project! {
 impl<R: Body> ResponseBody<R> {
     pub(crate) fn holding(body: R, permits: Permits) -> Self {
         // A server does not ask an empty body for its end, and may have sent the answer before it drops it.
-        let held = if body.is_end_stream() { Permits::default() } else { permits };
-        Self { kind: Kind::Inner { body, held } }
+        let permits = if body.is_end_stream() { Permits::default() } else { permits };
+        Self { kind: Kind::Inner { body, permits } }
     }
 
     pub(crate) fn own(bytes: Bytes) -> Self {
@@ -47,15 +47,15 @@ impl<R: Body<Data: From<Bytes>>> Body for ResponseBody<R> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
         match self.project().kind.project() {
-            KindProjection::Inner { mut body, held } => {
+            KindProjection::Inner { mut body, permits } => {
                 let frame = ready!(body.as_mut().poll_frame(context));
                 let is_last = match &frame {
                     Some(Ok(frame)) => frame.is_trailers() || body.is_end_stream(),
                     Some(Err(_)) | None => true,
                 };
                 if is_last {
-                    // Before the client has the end of the answer: whoever then asks for the next finds the place free.
-                    *held = Permits::default();
+                    // Before the client has the end of the answer, so that its next request finds the permits free.
+                    *permits = Permits::default();
                 }
                 Poll::Ready(frame)
             }
@@ -81,10 +81,10 @@ impl<R: Body<Data: From<Bytes>>> Body for ResponseBody<R> {
 
 impl<R> fmt::Debug for ResponseBody<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, held) = match &self.kind {
-            Kind::Inner { held, .. } => ("inner", Some(held)),
+        let (name, permits) = match &self.kind {
+            Kind::Inner { permits, .. } => ("inner", Some(permits)),
             Kind::Own { .. } => ("own", None),
         };
-        f.debug_struct("ResponseBody").field("kind", &name).field("held", &held).finish()
+        f.debug_struct("ResponseBody").field("kind", &name).field("permits", &permits).finish()
     }
 }

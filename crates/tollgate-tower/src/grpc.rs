@@ -1,7 +1,7 @@
 //! Refusals as gRPC clients understand them.
 //!
-//! They take a status of HTTP for a fault on the way, and never show its body to whoever called. What they look at is
-//! `grpc-status`, which an answer without a message has among its headers ("Trailers-Only").
+//! A gRPC client takes an HTTP status for a fault of the network, and does not show the body to its caller. It reads
+//! `grpc-status`, which a response without a message has among its headers ("Trailers-Only").
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -26,7 +26,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
     matches!(rest, [] | [b'+' | b'-' | b';' | b' ', ..]).then_some(content_type)
 }
 
-/// A refusal in the words of HTTP, put into those of gRPC. What is told in headers stays.
+/// Turns an HTTP refusal into a gRPC refusal. Its other headers stay.
 pub(crate) fn refusal(refused: Response<Bytes>, content_type: &HeaderValue) -> Response<Bytes> {
     let (mut head, problem) = refused.into_parts();
     let status = match head.status {
@@ -43,7 +43,7 @@ pub(crate) fn refusal(refused: Response<Bytes>, content_type: &HeaderValue) -> R
     Response::from_parts(head, Bytes::new())
 }
 
-/// What the body of a refusal says in words.
+/// The `detail` of a problem body, escaped for `grpc-message`.
 fn detail(problem: &[u8]) -> Option<HeaderValue> {
     let problem: Value = serde_json::from_slice(problem).ok()?;
     let escaped = utf8_percent_encode(problem.get("detail")?.as_str()?, ESCAPED).to_string();

@@ -1,4 +1,4 @@
-//! The layer, and what it is told of requests.
+//! The layer, and the functions that read more from a request than the policy does.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -41,11 +41,11 @@ impl TollgateLayer {
         Self { decider: Arc::new(Decider::new(engine.into())) }
     }
 
-    /// Says who is at the other end of a request's connection. What follows from it is the policy's to say: whether a
-    /// proxy is there that is trusted, and whom that one tells of.
+    /// Sets the function that returns the address at the other end of a request's connection. If the policy trusts this
+    /// address as a proxy, it reads the client's address from the proxy's header.
     ///
-    /// Left out, it is the `SocketAddr` or the `IpAddr` among the request's extensions. Where there is none, the request
-    /// counts as one from 0.0.0.0, and limits by `ip` count all such together.
+    /// Default: the `SocketAddr` or the `IpAddr` among the request's extensions. A request without either counts as one from
+    /// 0.0.0.0, and limits by `ip` count all such requests together.
     ///
     /// ```
     /// # use std::net::SocketAddr;
@@ -68,9 +68,10 @@ impl TollgateLayer {
         self
     }
 
-    /// Tells limits an attribute of requests that only the application knows, such as a user that an earlier layer has
-    /// authenticated. It counts before what headers say, and of several of one name the first. Where a request has none,
-    /// it is as if nothing had been told.
+    /// Adds an attribute that only the application knows, such as a user that an earlier layer has authenticated.
+    ///
+    /// Its value counts before the value of a header. Of several functions for one name, the first with a value counts. A
+    /// function that returns `None` adds nothing.
     ///
     /// ```
     /// # use tollgate_policy::{Engine, Policy};
@@ -91,7 +92,7 @@ impl TollgateLayer {
         self
     }
 
-    /// Says what a request costs. Where it says nothing, the policy does.
+    /// Sets the function that returns the cost of a request. Where it returns `None`, the policy sets the cost.
     ///
     /// ```
     /// # use tollgate_policy::{Engine, Policy};
@@ -104,7 +105,7 @@ impl TollgateLayer {
         self
     }
 
-    /// Who decides: to reload the policy, or to look at keys.
+    /// The engine that decides, for example to reload its policy or to look at keys.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.decider.engine
     }

@@ -49,10 +49,10 @@
 //! | attribute | from |
 //! |---|---|
 //! | `method`, `path`, `host` | the request. Behind axum's `nest`, a path is without what was nested under: put the layer on the outermost router |
-//! | `ip` | the other end of the connection, told by [`peer`](TollgateLayer::peer), or whom a proxy there tells of that `identity.client_ip` of the policy trusts |
+//! | `ip` | the address that [`peer`](TollgateLayer::peer) returns. If `identity.client_ip` of the policy trusts it as a proxy, the client's address from the proxy's header |
 //! | `tenant`, `user` | the headers that `identity` of the policy names |
 //! | `header.…` | that header |
-//! | any | what [`attribute`](TollgateLayer::attribute) tells, which counts before all others |
+//! | any | the function given to [`attribute`](TollgateLayer::attribute), which counts before all others |
 //!
 //! A request that applications read in more than one way is answered with 400, or gRPC's `INVALID_ARGUMENT`, and a body that names
 //! the fault. The service is not called and nothing is charged. Where a limit looks at `path`, such a request has a path that begins
