@@ -15,11 +15,15 @@ use tollgate_policy::{
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 9] = [
+/// Why answers are there at once.
+const IN_MEMORY: &str = "the states are in memory";
+
+const CASES: [Case; 10] = [
     ("one limit, admit", || check(1, "1000/s", true)),
     ("two limits, admit", || check(2, "1000/s", true)),
     ("four limits, admit", || check(4, "1000/s", true)),
     ("eight limits, admit", || check(8, "1000/s", true)),
+    ("four limits of three algorithms, admit", mixed),
     ("one limit, deny", || check(1, "1/h", false)),
     ("four limits, deny", || check(4, "1/h", false)),
     ("four Envoy descriptors, admit", descriptors),
@@ -76,15 +80,31 @@ fn check(limits: usize, rate: &str, is_allowed: bool) {
     assert_eq!(measured_check(&policy, black_box(&request), black_box(at(1_000))), is_allowed);
 }
 
+/// The limits of the service's benchmark.
+fn mixed() {
+    let engine = engine(
+        "limits:
+  - { name: per-tenant, key: [tenant], token_bucket: { rate: 1000000/min, burst: 100000 } }
+  - { name: per-user, key: [user], token_bucket: { rate: 1000/min, burst: 100 } }
+  - { name: trips, match: { path: /api/* }, key: [user], sliding_counter: { limit: 1000, window: 60s } }
+  - { name: global, key: [], fixed_window: { limit: 100000000, window: 60s } }",
+    );
+    let attributes = [("tenant", "acme"), ("user", "alice"), ("path", "/api/trips")];
+    let request = Request { attributes: &attributes, cost: None };
+    let policy = engine.policy();
+    assert!(uncounted_check(&policy, &request, at(0)));
+    assert!(measured_check(&policy, black_box(&request), black_box(at(1_000))));
+}
+
 /// The same call, not counted.
 fn uncounted_check(policy: &PolicyInForce<'_>, request: &Request<'_>, now: Timestamp) -> bool {
-    policy.check(request, now).now().unwrap().expect("few limits").is_allowed()
+    policy.check(request, now).now().expect(IN_MEMORY).expect("few limits").is_allowed()
 }
 
 #[inline(never)]
 fn measured_check(policy: &PolicyInForce<'_>, request: &Request<'_>, now: Timestamp) -> bool {
     let answer = policy.check_with(request, now, |verdict| verdict.is_allowed());
-    answer.now().expect("the states are in memory").expect("few limits")
+    answer.now().expect(IN_MEMORY).expect("few limits")
 }
 
 fn descriptors() {
@@ -95,26 +115,28 @@ fn descriptors() {
     let described =
         attributes.each_ref().map(|attributes| Described { attributes, hits: Hits::Usual, limit: None });
     let policy = engine.policy();
-    assert!(policy.check_descriptors(&described, at(0)).now().unwrap().expect("few limits").is_allowed());
+    assert!(
+        policy.check_descriptors(&described, at(0)).now().expect(IN_MEMORY).expect("few limits").is_allowed()
+    );
     assert!(measured_descriptors(&policy, black_box(&described), black_box(at(1_000))));
 }
 
 #[inline(never)]
 fn measured_descriptors(policy: &PolicyInForce<'_>, described: &[Described<'_>], now: Timestamp) -> bool {
-    policy.check_descriptors(described, now).now().unwrap().expect("few limits").is_allowed()
+    policy.check_descriptors(described, now).now().expect(IN_MEMORY).expect("few limits").is_allowed()
 }
 
 fn sent_rule() {
     let engine = engine("limits: []");
     let numbers = r#"{"rate":"5/s","burst":9}"#;
     let sent = SentRule { key: "alice", algorithm: AlgorithmKind::TokenBucket, numbers, cost: 1 };
-    assert!(engine.throttle(&sent, at(0)).now().unwrap().expect("a rule").decision.is_allowed());
+    assert!(engine.throttle(&sent, at(0)).now().expect(IN_MEMORY).expect("a rule").decision.is_allowed());
     assert!(measured_sent_rule(&engine, black_box(&sent), black_box(at(1_000))));
 }
 
 #[inline(never)]
 fn measured_sent_rule(engine: &Engine, sent: &SentRule<'_>, now: Timestamp) -> bool {
-    engine.throttle(sent, now).now().unwrap().expect("a rule").decision.is_allowed()
+    engine.throttle(sent, now).now().expect(IN_MEMORY).expect("a rule").decision.is_allowed()
 }
 
 fn cells() {

@@ -183,7 +183,7 @@ descriptors:
         let policy = files.engine.policy();
         let described = [Described { attributes: &attributes, hits: Hits::Charge(0), limit: None }];
         let together = policy.check_descriptors(&described, files.now).now().unwrap().unwrap();
-        together.descriptors().nth(0).unwrap().descriptor().unwrap().metric(entries)
+        together.descriptors().next().unwrap().descriptor().unwrap().metric(entries)
     };
     assert_eq!(metric(&[("key1", "unspecified_value")]).as_deref(), Some("d.key1_unspecified_value"));
     assert_eq!(metric(&[("key1", "value1")]), None, "the limit's own metrics are enough");

@@ -43,7 +43,7 @@ fn windows_are_aligned_to_the_epoch() {
         let described = [Described { attributes: &attributes, hits: Hits::Usual, limit: None }];
         let together = policy.check_descriptors(&described, files.now).now().unwrap().unwrap();
         let reset =
-            together.descriptors().nth(0).unwrap().limits().next().unwrap().decision().status.reset_after;
+            together.descriptors().next().unwrap().limits().next().unwrap().decision().status.reset_after;
         assert_eq!(reset.as_secs_ceil(), seconds - started % seconds, "{unit}");
     }
 }

@@ -81,17 +81,22 @@ impl Held {
 
 /// A request that the limits let pass.
 struct Passed {
-    permits: Permits,
-    told: Vec<(&'static str, String)>, // to the client, of the limits
+    allowed: Allowed,
     upstream_headers: UpstreamHeaders,
-    turn: Option<Turn>, // in the delay queue
-    delay: Nanos,
-    decided_at: Timestamp,
     tenant: String,
     weight: Weight,
-    cost: u64,
     head: Vec<u8>, // as the application gets it
     client: ClientId,
+}
+
+/// The verdict on such a request.
+struct Allowed {
+    permits: Permits,
+    told: Vec<(&'static str, String)>, // headers for the client
+    turn: Option<Turn>,                // in the delay queue
+    delay: Nanos,
+    decided_at: Timestamp,
+    cost: u64,
 }
 
 /// A request on its way to the application.
@@ -114,19 +119,8 @@ impl Gateway {
             Ok(passed) => passed,
             Err(refused) => return Some(*refused),
         };
-        let Passed {
-            permits,
-            mut told,
-            upstream_headers,
-            turn,
-            delay,
-            decided_at,
-            tenant,
-            weight,
-            cost,
-            head,
-            client,
-        } = passed;
+        let Passed { allowed, upstream_headers, tenant, weight, head, client } = passed;
+        let Allowed { permits, mut told, turn, delay, decided_at, cost } = allowed;
         let mut held = Held { _permits: permits, ..Held::default() };
         if !delay.is_zero() {
             let turn = self.service.wait_for_turn(turn, delay, decided_at);
@@ -201,32 +195,38 @@ impl Gateway {
         let request = Request { attributes: &pairs, cost: None };
         let calls = service.calls(Protocol::gateway);
         service.delay_queue.wake_due(calls.now());
-        let decided = calls.acquire(&policy, &request, |verdict| verdict).wait().await;
+        let method = asked.method;
+        let allowed = |mut verdict: Verdict<'_>| {
+            if !verdict.is_allowed() {
+                return Err(Box::new(denied(&policy, &verdict, method)));
+            }
+            Ok(Allowed {
+                permits: verdict.take_permits(),
+                told: headers(&policy.headers, &verdict, unix_time()),
+                turn: verdict.turn(),
+                delay: verdict.delay(),
+                decided_at: verdict.decided_at(),
+                cost: verdict.cost(),
+            })
+        };
+        let decided = calls.acquire(&policy, &request, allowed).wait().await;
         drop(calls);
-        let mut verdict = decided.map_err(|error| {
+        let decided = decided.map_err(|error| {
             self.count_refused();
             let detail = Problem::from(error);
             Box::new(Refusal::new(detail.status(), detail.detail()).into())
         })?;
-        if !verdict.is_allowed() {
-            self.metrics.ended(Ended::denied);
-            return Err(Box::new(denied(&policy, &verdict, asked.method)));
-        }
+        let allowed = decided.inspect_err(|_| self.metrics.ended(Ended::denied))?;
         let by = behind.slots.as_ref().and_then(|slots| slots.by());
         let sender = Sender { peer: asked.peer, chain: &seen.chain, is_tls: asked.is_tls };
         let mut head = Vec::with_capacity(1024);
         let parts = (asked.method, asked.uri, asked.headers);
         forward::write_request(&policy, parts, asked.host, asked.framing, asked.upgrade, sender, &mut head);
         Ok(Passed {
-            permits: verdict.take_permits(),
-            told: headers(&policy.headers, &verdict, unix_time()),
+            allowed,
             upstream_headers: policy.headers.upstream,
-            turn: verdict.turn(),
-            delay: verdict.delay(),
-            decided_at: verdict.decided_at(),
             tenant: by.and_then(value).unwrap_or_default().to_owned(),
             weight: policy.weight(value("tenant")),
-            cost: verdict.cost(),
             head,
             // A client can make up names: only those of the policy are clients of their own.
             client: self

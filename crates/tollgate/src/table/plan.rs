@@ -79,8 +79,8 @@ impl<'a, const N: usize> Locked<'a, N> {
 
     /// Decides them at one instant. Returns whether the request passes.
     pub(super) fn decide(&mut self, now: Timestamp, decisions: &mut [Decision]) -> bool {
-        if let Some(places) = self.find_buckets() {
-            return decide_each(&mut Buckets { locked: self, places }, now, decisions);
+        if let Some(places) = self.find_usual() {
+            return decide_each(&mut Usual { locked: self, places }, now, decisions);
         }
         self.prepare(now);
         let passes = decide_each(self, now, decisions);
@@ -93,14 +93,14 @@ impl<'a, const N: usize> Locked<'a, N> {
         passes
     }
 
-    /// Where the keys are, if all of them are buckets for which nothing has to be added, removed or converted.
-    fn find_buckets(&self) -> Option<[SlotPlace; N]> {
+    /// Where the keys are, if nothing has to be added, removed or converted for any of them.
+    fn find_usual(&self) -> Option<[SlotPlace; N]> {
         let mut places = [SlotPlace::default(); N];
         if self.has_same_keys {
             return None;
         }
         for (i, place) in places[..self.len].iter_mut().enumerate() {
-            *place = self.shard(i).find_bucket(&self.asks[i])?;
+            *place = self.shard(i).find_usual(&self.asks[i], self.len)?;
         }
         Some(places)
     }
@@ -168,31 +168,34 @@ impl<const N: usize> Plan for Locked<'_, N> {
     }
 }
 
-/// The same for buckets whose slots have been found: each is looked for once, where a test, a charge and a status would look for it
+/// The same for keys whose slots have been found: each is looked for once, where a test, a charge and a status would look for it
 /// again.
-struct Buckets<'l, 'a, const N: usize> {
+struct Usual<'l, 'a, const N: usize> {
     locked: &'l mut Locked<'a, N>,
     places: [SlotPlace; N],
 }
 
-impl<const N: usize> Plan for Buckets<'_, '_, N> {
+impl<const N: usize> Plan for Usual<'_, '_, N> {
     fn len(&self) -> usize {
         self.locked.len
     }
 
     fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        let (rule, state) = self.locked.shard(i).bucket(self.places[i]);
-        rule.test(&state, self.locked.asks[i].cost, now)
+        let cost = self.locked.asks[i].cost;
+        self.locked.shard(i).read_usual(self.places[i], |rule, state| rule.test(state, cost, now))
     }
 
     fn spend(&mut self, i: usize, now: Timestamp) {
         let cost = self.locked.asks[i].cost;
-        self.locked.shard_mut(i).spend_bucket(self.places[i], cost, now);
+        self.locked.shard_mut(i).spend_usual(self.places[i], cost, now);
     }
 
     fn status(&self, i: usize, now: Timestamp) -> Status {
-        let (rule, state) = self.locked.shard(i).bucket(self.places[i]);
-        rule.status(&state, now)
+        self.locked.shard(i).read_usual(self.places[i], |rule, state| rule.status(state, now))
+    }
+
+    fn counts_denied(&self, i: usize) -> bool {
+        self.locked.shard(i).counts_denied(&self.locked.asks[i])
     }
 
     fn group(&self, i: usize) -> Group {

@@ -444,28 +444,39 @@ impl Shard {
         self.rules.get(self.rules.current(ask.tier)).counts_denied()
     }
 
-    /// Where the key of a request is, if the request is a usual one to a bucket that is in the table under the numbers in force:
-    /// nothing has to be converted, added or removed for it.
+    /// Where the key of a request is, if the request is a usual one to a key that is in the table under the numbers in force, and
+    /// that has room for what it may add: nothing has to be converted, added or removed for it. `of` requests share the room.
     #[inline]
-    pub(crate) fn find_bucket(&self, ask: &Ask) -> Option<SlotPlace> {
+    pub(crate) fn find_usual(&self, ask: &Ask, of: usize) -> Option<SlotPlace> {
         let number = self.rules.current(ask.tier);
-        if !ask.is_usual() || ask.cost == 0 || self.rules.are_paced() || !is_word(self.rules.get(number)) {
+        let rule = self.rules.get(number);
+        if !ask.is_usual() || ask.cost == 0 || self.rules.are_paced() || matches!(rule, Rule::Concurrency(_))
+        {
             return None;
         }
         let place = self.segments.locate(ask.hash)?;
-        (self.segments.at(place).rule() == number).then_some(place)
-    }
-
-    /// The rule and the state of a bucket that [`find_bucket`](Self::find_bucket) found.
-    #[inline]
-    pub(crate) fn bucket(&self, place: SlotPlace) -> (&Rule, State) {
         let slot = self.segments.at(place);
-        (self.rules.get(slot.rule()), State::Bucket(Tat::from_bits(slot.word)))
+        if slot.rule() != number {
+            return None;
+        }
+        let is_large = !is_word(rule)
+            && self.max_bytes != UNBOUNDED
+            && read(&self.slab, slot, rule, |state| rule.heap_growth(state, ask.cost))
+                > self.max_bytes.saturating_sub(self.bytes()) / of;
+        (!is_large).then_some(place)
     }
 
-    /// Charges such a bucket.
+    /// Reads a key that [`find_usual`](Self::find_usual) found, with its rule.
     #[inline]
-    pub(crate) fn spend_bucket(&mut self, place: SlotPlace, cost: u64, now: Timestamp) {
+    pub(crate) fn read_usual<T>(&self, place: SlotPlace, reader: impl FnOnce(&Rule, &State) -> T) -> T {
+        let slot = self.segments.at(place);
+        let rule = self.rules.get(slot.rule());
+        read(&self.slab, slot, rule, |state| reader(rule, state))
+    }
+
+    /// Charges such a key.
+    #[inline]
+    pub(crate) fn spend_usual(&mut self, place: SlotPlace, cost: u64, now: Timestamp) {
         let Self { segments, slab, rules, .. } = self;
         let slot = segments.at_mut(place);
         let rule = rules.get(slot.rule());
