@@ -15,6 +15,7 @@ pub mod directory;
 pub mod fault_proxy;
 pub mod http;
 pub mod lossy;
+pub mod mistakes;
 pub mod oracle;
 pub mod ports;
 pub mod process;

@@ -64,11 +64,9 @@ pub fn all<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
 ///
 /// # Panics
 ///
-/// At the first promise that is broken. Its name is in the backtrace.
+/// At the first promise that is broken. Its name is the last that was printed.
 pub fn are_kept<S: Subject>(fresh: Fresh<'_, S>) {
-    for (_, promise) in all::<S>() {
-        promise(fresh);
-    }
+    each_is_kept(all(), fresh);
 }
 
 /// Every promise about a store that gives no answer, by name.
@@ -86,9 +84,14 @@ pub fn all_without_a_store<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
 ///
 /// # Panics
 ///
-/// At the first promise that is broken. Its name is in the backtrace.
+/// At the first promise that is broken. Its name is the last that was printed.
 pub fn without_a_store<S: Subject>(fresh: Fresh<'_, S>) {
-    for (_, promise) in all_without_a_store::<S>() {
+    each_is_kept(all_without_a_store(), fresh);
+}
+
+fn each_is_kept<S: Subject>(promises: Vec<(&'static str, Promise<S>)>, fresh: Fresh<'_, S>) {
+    for (name, promise) in promises {
+        println!("promise: {name}");
         promise(fresh);
     }
 }
