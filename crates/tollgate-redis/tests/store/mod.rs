@@ -2,6 +2,7 @@
 //! keys cost nothing, and an ACL can say what it does.
 
 mod denials;
+mod dropped_holds;
 mod expiry;
 mod named_twice;
 mod numbers;
