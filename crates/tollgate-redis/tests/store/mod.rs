@@ -7,6 +7,7 @@ mod expiry;
 mod named_twice;
 mod numbers;
 mod reduced_rates;
+mod shadow_of_a_key;
 
 use std::time::Duration;
 

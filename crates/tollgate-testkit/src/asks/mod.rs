@@ -47,7 +47,7 @@ pub struct LimitAnswer {
     pub name: String,
     /// What it decided, and the state of the key after that.
     pub answer: Answer,
-    /// Whether the request was charged to it. `None` where nothing could be charged, or where nobody reports it.
+    /// Whether the request was charged to it. `None` where nobody reports it.
     pub is_charged: Option<bool>,
     /// Whether the state of the key is known. It is not if the store gave no answer and `on_error` decided.
     pub is_known: bool,
@@ -89,7 +89,7 @@ impl<D: Decide> Subject for Expected<D> {
             .map(|(ask, AskAnswer { answer, is_charged, is_known })| LimitAnswer {
                 name: ask.key.limit.clone(),
                 answer,
-                is_charged: ask.can_be_charged().then_some(is_charged),
+                is_charged: Some(is_charged),
                 is_known,
             })
             .collect();

@@ -247,7 +247,11 @@ impl Policy {
         for descriptor in descriptors {
             let Descriptor { attributes, action, cost, sent } = descriptor;
             if let Some(sent) = sent {
-                asks.push(self.sent_limit(*sent, descriptor));
+                // For one key and window, the strictest limit of the call holds.
+                let same = descriptors.iter().filter(|other| other.attributes == *attributes);
+                let same = same.filter_map(|other| other.sent).filter(|other| other.seconds == sent.seconds);
+                let limit = same.map(|other| other.limit).fold(sent.limit, u32::min);
+                asks.push(self.sent_limit(SentLimit { limit, ..*sent }, descriptor));
                 continue;
             }
             asks.extend(self.by_attributes(attributes, *action, *cost, 0, false));

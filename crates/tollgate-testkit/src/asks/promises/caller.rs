@@ -21,6 +21,11 @@ pub(super) fn hourly(limit: u64) -> Rule {
     Rule::Rate(Rate::FixedWindow { limit, window: 60 * MINUTE })
 }
 
+/// A bucket with this burst that gets one token per day.
+pub(super) fn bucket(burst: u64) -> Rule {
+    Rule::Rate(Rate::TokenBucket { tokens: 1, period: 24 * 60 * MINUTE, burst })
+}
+
 /// A window of an hour that counts denied requests.
 pub(super) fn counting(limit: u64) -> Rule {
     Rule::Rate(Rate::CountingWindow { limit, window: 60 * MINUTE })

@@ -1,7 +1,7 @@
 //! What is charged, and what is given back.
 
 use super::caller::{
-    Caller, HALF_AN_HOUR, NEVER, answer, attributes, counting, hourly, limit, limit_answer, sent,
+    Caller, HALF_AN_HOUR, NEVER, answer, attributes, bucket, counting, hourly, limit, limit_answer, sent,
 };
 use crate::asks::Action::{Charge, ChargeInFull, Refund};
 use crate::asks::{Blocked, Call, Fresh, Rule, Subject};
@@ -96,6 +96,16 @@ pub fn in_full_is_charged_on_every_denial<S: Subject>(fresh: Fresh<'_, S>) {
     assert_eq!(caller.left(["a", "d"]), [1, 0]);
 }
 
+/// Also beyond the burst, beside a bucket that is charged only if the request passes.
+pub fn in_full_is_charged_to_a_bucket_on_every_denial<S: Subject>(fresh: Fresh<'_, S>) {
+    let mut caller = Caller::new(fresh, vec![limit("a", bucket(10)), limit("b", bucket(10))]);
+    assert_eq!(caller.describe(&[("a", ChargeInFull, 1), ("b", Charge, 1)]).outcome, Ok(0));
+    assert_eq!(caller.describe(&[("a", ChargeInFull, 2), ("b", Charge, 11)]).outcome, NEVER);
+    assert_eq!(caller.left(["a", "b"]), [7, 9]);
+    assert_eq!(caller.describe(&[("a", ChargeInFull, 12), ("b", Charge, 1)]).outcome, NEVER);
+    assert_eq!(caller.left(["a", "b"]), [0, 9]);
+}
+
 /// At exactly the limit, nothing was exceeded.
 pub fn in_full_of_cost_0_is_denied_above_the_limit<S: Subject>(fresh: Fresh<'_, S>) {
     let mut caller = Caller::new(fresh, vec![limit("a", hourly(10))]);
@@ -132,4 +142,28 @@ pub fn a_sent_limit_replaces_the_limits_of_the_policy<S: Subject>(fresh: Fresh<'
     let blocked = Call::Describe(vec![sent("b", 0, Charge, 1), super::caller::descriptor("a", Charge, 1)]);
     assert_eq!(caller.call(&blocked).outcome, NEVER);
     assert_eq!(caller.left(["a", "b"]), [10, 10]);
+}
+
+/// For one key and window. Each descriptor is charged.
+pub fn the_strictest_sent_limit_of_a_call_holds<S: Subject>(fresh: Fresh<'_, S>) {
+    let mut caller = Caller::new(fresh, vec![limit("a", hourly(10))]);
+    for order in [[3, 9], [9, 3]] {
+        let name = format!("a={order:?}");
+        let call = Call::Describe(order.map(|limit| sent(&name, limit, Charge, 1)).to_vec());
+        let reply = caller.call(&call);
+        let remaining: Vec<u64> = reply.answers.iter().map(|answer| answer.answer.remaining).collect();
+        assert_eq!((reply.outcome, remaining), (Ok(0), vec![2, 1]), "{order:?}");
+        assert_eq!(caller.call(&call).outcome, HALF_AN_HOUR, "{order:?}");
+    }
+}
+
+/// Nor does a refund charge anything.
+pub fn a_peek_is_not_reported_as_a_charge<S: Subject>(fresh: Fresh<'_, S>) {
+    let mut caller = Caller::new(fresh, vec![limit("a", hourly(10)), limit("b", hourly(10)).shadow()]);
+    for (action, cost, is_charged) in [(Charge, 2, true), (Charge, 0, false), (Refund, 1, false)] {
+        let reply = caller.describe(&[("a", action, cost), ("b", action, cost)]);
+        for name in ["a", "b"] {
+            assert_eq!(limit_answer(&reply, name).is_charged, Some(is_charged), "{name} {action:?} {cost}");
+        }
+    }
 }

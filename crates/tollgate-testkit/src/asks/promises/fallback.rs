@@ -68,6 +68,21 @@ pub fn a_share_starts_empty_and_refills<S: Subject>(fresh: Fresh<'_, S>) {
     assert_eq!(caller.check(&["a"], 1).outcome, Ok(0));
 }
 
+/// Each of two processes cannot have one of a single slot.
+pub fn a_limit_without_a_share_is_denied<S: Subject>(fresh: Fresh<'_, S>) {
+    let slots = Rule::Slots { limit: Fallback::NODES - 1, lease: Some(MINUTE) };
+    let limits = vec![
+        limit("a", slots).on_error(OnError::Local),
+        limit("b", per_minute()).on_error(OnError::Local),
+        limit("c", slots).on_error(OnError::Allow),
+    ];
+    let mut caller = Caller::new(fresh, limits);
+    let reply = caller.hold(&["a", "b"], 1);
+    assert_eq!((reply.outcome, limit_answer(&reply, "a").is_known), (UNAVAILABLE, false));
+    assert_eq!(caller.left(["b"]), [4]);
+    assert_eq!(caller.hold(&["b", "c"], 1).outcome, Ok(0));
+}
+
 /// A limit of 0, or a missing attribute.
 pub fn a_fixed_denial_needs_no_store<S: Subject>(fresh: Fresh<'_, S>) {
     for on_error in [OnError::Allow, OnError::Deny, OnError::Local] {

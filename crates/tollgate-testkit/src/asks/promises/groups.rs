@@ -1,6 +1,6 @@
 //! Which asks decide the outcome.
 
-use super::caller::{Caller, HALF_AN_HOUR, MINUTE, NEVER, answer, hourly, limit, limit_answer};
+use super::caller::{Caller, HALF_AN_HOUR, MINUTE, NEVER, answer, bucket, hourly, limit, limit_answer};
 use crate::asks::Action::{Charge, Refund};
 use crate::asks::{Fresh, Policy, Rule, Scope, Subject};
 use crate::conformance::Rule as Rate;
@@ -41,15 +41,23 @@ pub fn a_shadow_of_a_denied_request_gives_nothing_back<S: Subject>(fresh: Fresh<
 
 /// One is enough.
 pub fn any_of_charges_only_those_that_allow<S: Subject>(fresh: Fresh<'_, S>) {
-    let limits = vec![limit("a", hourly(1)).described(true), limit("b", hourly(3)).described(true)];
-    let mut caller = Caller::new(fresh, limits);
-    for (passes, allows) in [(true, true), (true, false), (true, false), (false, false)] {
-        let reply = caller.describe(&[("a", Charge, 1), ("b", Charge, 1)]);
-        assert_eq!((reply.outcome.is_ok(), answer(&reply, "a").allowed), (passes, allows));
-        assert_eq!(limit_answer(&reply, "a").is_charged, Some(allows));
-        assert_eq!(limit_answer(&reply, "b").is_charged, Some(passes));
+    for rule in [hourly, bucket] {
+        let limits = vec![limit("a", rule(1)).described(true), limit("b", rule(3)).described(true)];
+        let mut caller = Caller::new(fresh, limits);
+        for (passes, allows) in [(true, true), (true, false), (true, false), (false, false)] {
+            let reply = caller.describe(&[("a", Charge, 1), ("b", Charge, 1)]);
+            assert_eq!((reply.outcome.is_ok(), answer(&reply, "a").allowed), (passes, allows));
+            assert_eq!(limit_answer(&reply, "a").is_charged, Some(allows));
+            assert_eq!(limit_answer(&reply, "b").is_charged, Some(passes));
+        }
+        assert_eq!(caller.left(["a", "b"]), [0, 0]);
+        let limits = vec![limit("a", rule(3)).described(true), limit("b", rule(9)).described(true)];
+        let mut caller = Caller::new(fresh, limits);
+        for left in [[1, 7], [1, 5], [1, 3]] {
+            assert_eq!(caller.describe(&[("a", Charge, 2), ("b", Charge, 2)]).outcome, Ok(0));
+            assert_eq!(caller.left(["a", "b"]), left, "a limit that denies keeps what remains");
+        }
     }
-    assert_eq!(caller.left(["a", "b"]), [0, 0]);
 }
 
 /// The first of them that would allow the request again ends the denial.
@@ -78,6 +86,21 @@ pub fn any_of_is_not_charged_if_another_denies<S: Subject>(fresh: Fresh<'_, S>) 
     let all = [("a", Charge, 1), ("b", Charge, 1), ("c", Charge, 1)];
     assert_eq!([(); 4].map(|()| caller.describe(&all).outcome.is_ok()), [true, true, false, false]);
     assert_eq!(caller.left(["a", "b", "c"]), [7, 0, 0]);
+}
+
+/// The others are not charged for a request that every one of these denies.
+pub fn no_limit_is_charged_if_every_any_of_denies<S: Subject>(fresh: Fresh<'_, S>) {
+    for rule in [hourly, bucket] {
+        let limits = vec![
+            limit("a", rule(1)).described(true),
+            limit("b", rule(2)).described(true),
+            limit("c", rule(9)).described(false),
+        ];
+        let mut caller = Caller::new(fresh, limits);
+        let all = [("a", Charge, 1), ("b", Charge, 1), ("c", Charge, 1)];
+        assert_eq!([(); 4].map(|()| caller.describe(&all).outcome.is_ok()), [true, true, false, false]);
+        assert_eq!(caller.left(["a", "b", "c"]), [0, 0, 7]);
+    }
 }
 
 /// With it, no other quota denies the request.

@@ -33,9 +33,12 @@ pub fn all<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
         a_refund_is_done_if_the_request_passes,
         a_refund_is_not_done_on_a_denial,
         in_full_is_charged_on_every_denial,
+        in_full_is_charged_to_a_bucket_on_every_denial,
         in_full_of_cost_0_is_denied_above_the_limit,
         a_sent_rule_is_one_charge,
         a_sent_limit_replaces_the_limits_of_the_policy,
+        the_strictest_sent_limit_of_a_call_holds,
+        a_peek_is_not_reported_as_a_charge,
         a_missing_attribute_charges_nobody,
         blocked_charges_nobody,
         count_denied_counts_on_every_denial,
@@ -48,6 +51,7 @@ pub fn all<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
         any_of_charges_only_those_that_allow,
         any_of_denies_with_the_shortest_wait,
         any_of_is_not_charged_if_another_denies,
+        no_limit_is_charged_if_every_any_of_denies,
         a_shadow_quota_counts_as_one_that_allows,
         shadow_mode_denies_nothing,
         a_replaced_descriptor_is_not_charged,
@@ -76,6 +80,7 @@ pub fn all_without_a_store<S: Subject>() -> Vec<(&'static str, Promise<S>)> {
         on_error_deny_charges_no_share,
         on_error_allow_allows_any_cost,
         a_share_starts_empty_and_refills,
+        a_limit_without_a_share_is_denied,
         a_fixed_denial_needs_no_store,
     ]
 }
