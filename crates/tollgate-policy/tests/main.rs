@@ -8,5 +8,6 @@ mod envoy;
 mod envoy_counting;
 mod envoy_differential;
 mod envoy_files;
+mod mistakes;
 mod reload;
 mod store_gone;

@@ -5,5 +5,6 @@ mod asks;
 mod conformance;
 mod faults;
 mod link;
+mod mistakes;
 mod same_as_core;
 mod store;
