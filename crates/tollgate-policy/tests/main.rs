@@ -9,5 +9,6 @@ mod envoy_counting;
 mod envoy_differential;
 mod envoy_files;
 mod mistakes;
+mod one_place;
 mod reload;
 mod store_gone;

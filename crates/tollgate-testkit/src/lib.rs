@@ -1,6 +1,6 @@
 //! What Tollgate is tested with: oracles, random traces, a fake clock, the suite every store must
-//! pass, the suite of asks for the policy engine, real Redis servers, and the faults of networks
-//! between them.
+//! pass, the suite of asks for the policy engine, real Redis servers, the faults of networks
+//! between them, and mistakes that are planted in a copy of the workspace.
 //!
 //! Nothing here depends on another crate of Tollgate. An oracle that shared code with what it
 //! judges would share its mistakes, so everything speaks in plain integers: nanoseconds, costs,
