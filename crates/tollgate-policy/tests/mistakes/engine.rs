@@ -34,7 +34,7 @@ pub(crate) const ENGINE: &[Mistake] = &[
         what: "a shadow decides",
         file: "crates/tollgate-policy/src/engine/plan.rs",
         right: "let group = if limit.policy.shadow { Group::Independent } else { Group::All };",
-        wrong: "let group = if limit.policy.shadow { Group::All } else { Group::All };",
+        wrong: "let group = Group::All;",
         caught_by: PROMISES,
     },
     Mistake {

@@ -38,7 +38,7 @@ pub(crate) const TABLE: &[Mistake] = &[
         what: "a limit is charged although every any-of limit denies",
         file: "crates/tollgate-core/src/plan.rs",
         right: "let passes = all_allow && (one_allows || !any_of);",
-        wrong: "let passes = all_allow && (one_allows || !any_of || decisions.len() > 1);",
+        wrong: "let passes = all_allow;",
         caught_by: PROMISES,
     },
     Mistake {
@@ -101,7 +101,7 @@ pub(crate) const TABLE: &[Mistake] = &[
         what: "the limit with the least remaining is reported although another denies",
         file: "crates/tollgate-core/src/plan.rs",
         right: "tightest(with_say.filter(|(_, decision)| decision.outcome == outcome))",
-        wrong: "tightest(with_say.filter(|(_, decision)| decision.outcome != Outcome::ALLOW || outcome == Outcome::ALLOW || decision.is_allowed()))",
+        wrong: "tightest(with_say)",
         caught_by: PROMISES,
     },
     Mistake {
