@@ -148,7 +148,7 @@ fn cells() {
     engine
         .throttle_cells(&requests, at(0), |decision| assert!(decision.expect("a rule").is_allowed()))
         .now()
-        .unwrap();
+        .expect(IN_MEMORY);
     assert_eq!(measured_cells(&engine, black_box(&requests), black_box(at(1_000))), 16);
 }
 
@@ -160,7 +160,7 @@ fn measured_cells(engine: &Engine, requests: &[CellRequest<'_>], now: Timestamp)
             allowed += usize::from(decision.expect("a rule").is_allowed())
         })
         .now()
-        .unwrap();
+        .expect(IN_MEMORY);
     allowed
 }
 

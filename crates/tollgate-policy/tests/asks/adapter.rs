@@ -76,7 +76,9 @@ impl<W: Wait> Subject for EngineSubject<W> {
                 let attributes = borrowed(attributes);
                 let request = Request { attributes: &attributes, cost: Some(*cost) };
                 let mut verdict = wait.wait(policy.acquire(&request, now).wait()).unwrap();
-                self.permits.insert(*permit, verdict.take_permits());
+                let permits = verdict.take_permits();
+                assert!(verdict.is_allowed() || permits.is_empty(), "a denied request holds permits");
+                self.permits.insert(*permit, permits);
                 reply_of(&verdict)
             }
             Call::Release { permit } => {

@@ -240,8 +240,8 @@ pub(crate) const REDIS: &[Mistake] = &[
     Mistake {
         what: "a rate in a hold is not charged",
         file: "crates/tollgate-redis/src/request.rs",
-        right: "(Action::Hold, _) => Action::Charge,",
-        wrong: "(Action::Hold, _) => Action::Peek,",
+        right: "(Action::Hold, false) => Action::Charge,",
+        wrong: "(Action::Hold, false) => Action::Peek,",
         caught_by: "store::dropped_holds::a_hold_whose_caller_leaves_keeps_no_slot",
     },
 ];
