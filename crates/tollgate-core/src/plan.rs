@@ -11,15 +11,15 @@ use crate::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Time
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
-    /// Charges the cost if the request passes. Cost 0 peeks. This is the default.
+    /// Charges the cost if the request passes, or in any case if the rule counts denied requests. Cost 0 peeks. Default.
     #[default]
     Charge,
-    /// Charges the whole cost in any case, also beyond the limit and also if the request is denied: usage that is reported after
-    /// the work was done. Cost 0 is denied while the key is above its limit.
+    /// Charges the whole cost, even beyond the limit and even if the request is denied. For usage that is reported after the work
+    /// was done. Cost 0 charges nothing, and is denied while the key is above its limit.
     ChargeInFull,
     /// Takes a slot of a concurrency limit if the request passes.
     Hold,
-    /// Gives back the cost, which was charged before, if the request passes.
+    /// Gives back a cost that was charged earlier, if this request passes.
     Refund,
     /// Tests the cost and changes nothing.
     Peek,
@@ -39,16 +39,16 @@ pub enum Group {
     All,
     /// One of these must allow the request. Only those that allow it are charged.
     AnyOf,
-    /// The limit decides and is charged by itself, and has no say in whether the request passes. Its refunds are done and its slots
-    /// are taken only if the request passes.
+    /// The limit does not affect whether the request passes. It is charged if it allows the request by itself. Refunds are done
+    /// and slots are taken only if the request passes.
     Independent,
 }
 
 impl Action {
-    /// Whether the action is done.
+    /// Whether the action takes effect.
     ///
-    /// `allows` is what the limit itself decides, `passes` what becomes of the request, and `counts_denied` whether the rule counts
-    /// denied requests.
+    /// `allows`: whether this limit allows the request. `passes`: whether the request as a whole passes. `counts_denied`: whether
+    /// the rule of this limit counts denied requests.
     ///
     /// ```
     /// use tollgate_core::{Action, Group};
@@ -71,8 +71,8 @@ impl Action {
         }
     }
 
-    /// What a limit decides that denies every request, whatever its rule says: its limit is 0, or the request lacks an attribute of
-    /// its key. Cost 0 and refunds pass. A charge in full of cost 0 is denied as long as the key has a charge to recover from.
+    /// The outcome of a limit that denies every request without asking its rule: the limit is 0, or the request lacks an
+    /// attribute of the key. Cost 0 and refunds pass. A charge in full of cost 0 is denied until the key is fully refilled.
     ///
     /// ```
     /// use tollgate_core::{Action, Outcome, Status};
@@ -94,8 +94,8 @@ impl Action {
 
 /// The limits that apply to one request, each with the state of its key, its cost and its action.
 ///
-/// They are reached by number, so that a store can keep states of any kind behind any lock. If two of them name one key, `test` of
-/// the second must add the cost of the first, because both are tested before one is charged.
+/// Limits are addressed by index, so that a store can keep states of any kind behind any lock. If two limits have the same key,
+/// `test` of the second must add the cost of the first, because both are tested before either is charged.
 ///
 /// ```
 /// use tollgate_core::{Decision, Outcome, Plan, Status, Timestamp, decide_all};
@@ -205,7 +205,7 @@ pub trait Plan {
         Action::Charge
     }
 
-    /// With which limits limit `i` decides. Default: [`Group::All`].
+    /// The group that limit `i` decides in. Default: [`Group::All`].
     ///
     /// ```
     /// use tollgate_core::{Charge, Group, Plan};
@@ -217,9 +217,9 @@ pub trait Plan {
     }
 }
 
-/// One limit of a plan whose states are at hand: a slice or an array of charges is a [`Plan`].
+/// One limit of a plan, with a reference to its state. A slice or an array of charges is a [`Plan`].
 ///
-/// A cost of 0 asks how the limit stands; a cost it can never let pass denies the whole plan.
+/// Cost 0 reads the status and charges nothing. A cost above the capacity of the rule denies the whole plan.
 ///
 /// ```
 /// use std::time::Duration;
@@ -239,7 +239,7 @@ pub struct Charge<'a> {
     pub state: &'a mut State,
     /// What the request costs it.
     pub cost: u64,
-    /// The permit it is given where the rule is a concurrency limit.
+    /// The ID of the permit that will hold the slot. Used only if the rule is a concurrency limit.
     pub permit: PermitId,
 }
 
@@ -307,30 +307,32 @@ impl<const N: usize> Plan for [Charge<'_>; N] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not go ahead"]
 pub struct Verdict {
-    /// Allowed after the longest delay, or denied for the longest wait, of all limits.
+    /// The worst outcome of all limits that count: a denial before an allowance, then the longest delay or wait. Independent
+    /// limits do not count. Any-of limits that deny count only if none allows, and then only those with the shortest wait.
     pub outcome: Outcome,
-    /// The smallest of all that remains. None where no limit applies.
+    /// The smallest remaining of the limits that count for `outcome`. None if no limit counts.
     pub remaining: Option<u64>,
-    /// The limit to tell the caller of: the one that denies for longest, or, when all allow, the one
-    /// with least remaining. None where no limit applies.
+    /// The index of the limit to report: the one that denies for longest, or, if all allow, the one with the least remaining.
+    /// None if no limit counts for `outcome`.
     pub reported: Option<usize>,
 }
 
 impl Verdict {
-    /// The verdict of decisions, each with the group of its limit: the worst outcome, the smallest remaining, and the limit to report.
+    /// Combines the decisions of one request, each with the group of its limit, into a verdict.
     ///
     /// ```
     /// use tollgate_core::{Decision, Group, Outcome, Verdict};
     ///
-    /// let denied = Decision { outcome: Outcome::NEVER, ..Decision::default() };
-    /// let verdict = |other| Verdict::of([(Group::All, Decision::default()), (other, denied)].into_iter());
+    /// let [allowed, denied] =
+    ///     [Outcome::ALLOW, Outcome::NEVER].map(|outcome| Decision { outcome, ..Decision::default() });
+    /// let verdict = |other| Verdict::of([(Group::All, allowed), (other, denied)].into_iter());
     /// assert_eq!((verdict(Group::All).outcome, verdict(Group::All).reported), (denied.outcome, Some(1)));
     /// assert!(verdict(Group::Independent).is_allowed());
     /// ```
     pub fn of(decisions: impl Iterator<Item = (Group, Decision)> + Clone) -> Self {
         let any_of = decisions.clone().filter(|(group, _)| *group == Group::AnyOf);
         let best = any_of.map(|(_, decision)| decision.outcome).reduce(better);
-        // Of any-of limits that deny, only the best has a say.
+        // Among any-of limits that deny, only those with the shortest wait count.
         let with_say = decisions.enumerate().filter(|(_, (group, decision))| match group {
             Group::All => true,
             Group::AnyOf => decision.is_allowed() || best == Some(decision.outcome),
@@ -376,12 +378,12 @@ impl Verdict {
 
 /// Decides a plan at one instant.
 ///
-/// The limits of [`Group::All`] and [`Group::AnyOf`] are tested first. Then the actions of all of them are done, or none, except for
-/// charges of limits that [count denied requests](Plan::counts_denied) and charges [in full](Action::ChargeInFull). Last, each limit
-/// of [`Group::Independent`] is decided.
+/// 1. The limits of [`Group::All`] and [`Group::AnyOf`] are tested. Nothing is charged yet.
+/// 2. If the request passes, the actions of those that allow it are done. Charges of rules that
+///    [count denied requests](Plan::counts_denied) and charges [in full](Action::ChargeInFull) are done in any case.
+/// 3. Each limit of [`Group::Independent`] is tested, and its action is done as [`Action::is_done`] defines.
 ///
-/// A plan without limits is allowed. The decision of each limit is written to `decisions`, which must be as long as the plan. If
-/// the request is denied, the status of a limit that would have allowed it is that of its unchanged state.
+/// A plan without limits is allowed. The decision of each limit, with the status after its action, is written to `decisions`.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! The share of a rule that one of several processes decides by during an outage of the store that they share.
+//! The share of a rule that each process decides by while the store that they share is unavailable.
 
 use std::time::Duration;
 
@@ -7,10 +7,14 @@ use crate::{Concurrency, LeakyBucket, Nanos, Rate, Rule, RuleParts, TokenBucket}
 impl Rule {
     /// The rule of one of `nodes` processes that share this rule.
     ///
-    /// Rules that count in time become a bucket with the rate divided by `nodes`. A bucket can begin empty, and a part of a window of
-    /// three among four nodes would be nothing. The rates of all nodes add up to at most the rate of the rule. The burst or the queue
-    /// of each node is at least 1, so all of them add up to at most `nodes`, or to that of the rule if it is larger. The slots of a
-    /// concurrency limit are divided, and add up to at most its limit, because a node may [have no share](Self::has_share).
+    /// Rates and windows become a bucket with the rate divided by `nodes`. A window is not divided, because a fourth of a limit
+    /// of 3 would be 0. A bucket can also begin empty. A share has no `max_wait`.
+    ///
+    /// The rates of all nodes add up to at most the rate of the rule. Each node has a burst or a queue of at least 1. So the
+    /// bursts add up to at most `nodes`, or to the burst of the rule if that is larger. The slots of a concurrency limit are
+    /// divided. Call [`has_share`](Self::has_share) first: without it, fewer slots than nodes would become one slot per node.
+    ///
+    /// If the divided rate cannot be a rule, such as one with a period above 146 years, each node gets the whole rule.
     ///
     /// ```
     /// use tollgate_core::{Rate, Rule, TokenBucket};
@@ -58,8 +62,9 @@ impl Rule {
         !matches!(self, Self::Concurrency(_)) || self.capacity() >= u64::from(nodes)
     }
 
-    /// Whether a share of the rule has to begin empty, because the rule refills with time: what its key had before the outage has
-    /// been spent elsewhere. Requests leave a queue at its rate in any case, and slots are not refilled by time.
+    /// Whether a share of the rule must begin empty. A rule that refills with time must: the tokens that the key had before the
+    /// outage may already have been spent through the store. A queue lets requests go at its rate in any case, and time does not
+    /// refill slots.
     ///
     /// ```
     /// use tollgate_core::{Concurrency, Rate, Rule, TokenBucket};
@@ -81,7 +86,7 @@ impl Rule {
     }
 }
 
-/// `tokens` in a span that is `nodes` times as long.
+/// The rate of `tokens` per `span`, divided by `nodes`. None if its period would be too long.
 fn slower(tokens: u64, span: Nanos, nodes: u64) -> Option<Rate> {
     let divisor = gcd(tokens, nodes);
     let span = span.get().checked_mul(nodes / divisor)?;

@@ -50,5 +50,5 @@ pub use request_attributes::{
 pub use response::{denial_body, denial_response, error_response, put_headers, refusal_response};
 pub use schema::{reference, schema};
 pub use store::{
-    Ask, Decisions, Knowledge, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,
+    Ask, Decisions, KeyState, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,
 };

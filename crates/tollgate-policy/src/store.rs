@@ -1,6 +1,7 @@
-//! A store that several processes share, and the asks that it decides.
+//! The trait of a store that several processes share, and the asks that it decides.
 //!
-//! The table of one process answers at once and needs nothing of this. A store outside the process answers later, or not at all.
+//! The table of this process does not implement the trait, because it answers at once. A store outside the process answers later,
+//! or not at all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,8 +14,8 @@ use tollgate::{Action, Decision, Group, Nanos, Rule};
 
 use crate::engine::USUAL_ASKS;
 
-/// A store outside this process. It keeps the states of keys, and replaces those of one request at one instant of a clock that all
-/// processes on it share. It decides by the rules of the asks and has none of its own.
+/// A store outside this process. It keeps the states of keys, and changes all states of one request atomically, by one clock for
+/// all processes. It decides by the rules of the asks and has no rules of its own.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Decides the asks of one request, by their groups and actions: one decision per ask, in order.
     ///
@@ -37,7 +38,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What is wrong with the rule, and what would be right.
     fn require(&self, rule: &Rule) -> Result<(), String>;
 
-    /// The number of processes that share the store, as far as it is known. Each has its share of a limit during an outage.
+    /// The number of processes that share the store, as far as the store knows. Limits are divided by it during an outage.
     fn nodes(&self) -> u32;
 }
 
@@ -51,22 +52,23 @@ pub struct Ask<'a> {
     pub limit: Cow<'a, str>,
     /// The values of its key, part by part.
     pub key: SmallVec<[&'a [u8]; 2]>,
-    /// The value that all keys of a request have in common, so that a cluster keeps them in one slot. Empty if there is none.
+    /// The hash tag: a value that the keys of a request share, so that a cluster keeps them in one hash slot. Empty if there is
+    /// none.
     pub tag: &'a [u8],
     /// The rule to decide by.
     pub rule: Rule,
-    /// The pace of its rate at the moment.
+    /// The current multiplier of its rate (`adaptive_rates`).
     pub pace: Pace,
-    /// The cost. 0 peeks.
+    /// The cost. 0 peeks, except with [`Action::ChargeInFull`].
     pub cost: u64,
     /// What the request does to the limit.
     pub action: Action,
-    /// With which asks it decides.
+    /// The group that it decides in.
     pub group: Group,
     /// Whether the request is denied whatever the rule says: the limit is 0, or an attribute of the key is missing.
     pub is_denied: bool,
-    /// Whether the key has one set of numbers at a time. If other numbers charged it last, a denial converts its state to the
-    /// numbers of this request. From then on the key refills by them.
+    /// Whether all requests of a key have the same numbers at any time. Then a denial, too, converts a state that was written by
+    /// other numbers. From then on, the key refills by the numbers of this ask.
     pub has_one_tier: bool,
 }
 
@@ -89,23 +91,24 @@ pub type LimitDecisions = SmallVec<[LimitDecision; USUAL_ASKS]>;
 pub struct LimitDecision {
     /// The outcome, and the status of the key after it.
     pub decision: Decision,
-    /// What is known of the key.
-    pub knowledge: Knowledge,
+    /// Where the state of the key is, if it is known.
+    pub key_state: KeyState,
 }
 
-/// What is known of the key of an ask.
+/// Where the state of a key is, if it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Knowledge {
-    /// The table of this process has it.
+pub enum KeyState {
+    /// In the table of this process.
     #[default]
     Local,
-    /// A store has it.
+    /// In a store.
     Stored {
-        /// The time until more can be had than remains, if that is known.
+        /// The time until more than `remaining` can pass, if it is known.
         more_after: Option<Nanos>,
     },
-    /// Nothing: another limit denied the request before this one was asked, or the store gave no answer and the policy decides.
-    Nothing,
+    /// Unknown. Either a cached denial of another limit denied the request, so the store was not asked about this one. Or the
+    /// store gave no answer, and `on_error: allow` or `on_error: deny` decided.
+    Unknown,
 }
 
 /// A slot of a concurrency limit that a store keeps.
@@ -126,7 +129,7 @@ pub enum Source {
     Memory,
     /// The store that several processes share.
     Store,
-    /// A denial of the store that is a moment old.
+    /// A recent denial of the store, repeated without a call.
     DeniedCache,
     /// `on_error` of the policy, because the store gave no answer.
     Fallback,
@@ -150,7 +153,7 @@ impl Source {
 pub struct Unavailable {
     /// Why.
     pub why: String,
-    /// The time for which it has not answered.
+    /// How long the store has given no answer. 0 if only this call failed.
     pub out_for: Duration,
     /// The time until the store is tried again.
     pub retry_after: Duration,

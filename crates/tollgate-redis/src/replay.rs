@@ -10,7 +10,7 @@ use tollgate_core::{
     Action, Counts, Credits, Decision, Group, Nanos, Outcome, PermitId, Plan, Retry, Rule, RuleParts, State,
     Status, Tat, Timestamp, Waiting, Window, decide_each,
 };
-use tollgate_policy::{Knowledge, LimitDecision, LimitDecisions};
+use tollgate_policy::{KeyState, LimitDecision, LimitDecisions};
 
 use crate::numbers::{MICRO, Schedule};
 use crate::request::{Limit, Prepared, Which};
@@ -335,8 +335,8 @@ impl Line<'_> {
         };
         let outcome = in_micros_of(decision.outcome);
         let status = Status { remaining, reset_after: in_micros(decision.status.reset_after) };
-        let knowledge = Knowledge::Stored { more_after: more_after.map(in_micros) };
-        LimitDecision { decision: Decision { outcome, status }, knowledge }
+        let key_state = KeyState::Stored { more_after: more_after.map(in_micros) };
+        LimitDecision { decision: Decision { outcome, status }, key_state }
     }
 }
 

@@ -131,7 +131,7 @@ impl Limit {
         matches!(self.action, Action::Charge | Action::ChargeInFull | Action::Hold)
     }
 
-    /// Decides it after earlier asks that name its key: by the numbers of the first of them, and tested with their costs.
+    /// Applies earlier asks of the same key: this ask takes the numbers of the first of them, and is tested with all their costs.
     fn follow(&mut self, earlier: &[Self]) {
         let same = || earlier.iter().filter(|limit| limit.key == self.key);
         let Some(first) = same().next() else { return };
@@ -195,8 +195,8 @@ impl Limit {
         self.full.capacity().saturating_mul(2)
     }
 
-    /// What plan.lua gets of it. An ask whose key others name comes with the number of its key, and once for its test and once for its
-    /// charge; an independent one comes once, because it is tested just before it is charged.
+    /// Writes the arguments of this ask for plan.lua. If other asks have the same key, the ask is written twice: with the cost to
+    /// test, and with the cost to charge. An independent ask is written once, because it is tested right before its charge.
     fn write(&self, id: &[u8], are_keys_named: bool, to: &mut Texts) {
         self.write_once(self.tested, id, are_keys_named, to);
         if self.is_repeated && self.group != Group::Independent {

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Action, Decision, Outcome, Rule, Status};
 use tollgate_policy::{
-    Ask, Decisions, Knowledge, Later, LimitDecision, LimitDecisions, Permits as HeldPermits, Redis, Source,
+    Ask, Decisions, KeyState, Later, LimitDecision, LimitDecisions, Permits as HeldPermits, Redis, Source,
     Store, StoredPermit, Unavailable,
 };
 
@@ -221,8 +221,8 @@ impl Inner {
         }
     }
 
-    /// The decisions that are known without a call. Only a request that all its limits must allow can be denied by one of them. A
-    /// cost above the capacity of a limit has no wait, whatever another limit says.
+    /// The decisions of a request that a cached denial denies, without a call. The cache is used only if every limit must allow
+    /// the request, and if no cost is above the capacity of its limit: that denial has no wait, and would be the one to report.
     fn denied_before(&self, prepared: &Prepared, asked: &[Asked], now: Instant) -> Option<Decisions> {
         let limits = &prepared.limits;
         // A test's clock does not go on while nobody asks.
@@ -244,13 +244,13 @@ impl Inner {
         }
         let decision = |(limit, found): (&Limit, &Option<Decision>)| match found {
             Some(decision) => {
-                LimitDecision { decision: *decision, knowledge: Knowledge::Stored { more_after: None } }
+                LimitDecision { decision: *decision, key_state: KeyState::Stored { more_after: None } }
             }
             // The store was not asked about it.
             None => {
                 let status = Status { remaining: limit.rule.capacity(), ..Status::default() };
                 let decision = Decision { outcome: Outcome::ALLOW, status };
-                LimitDecision { decision, knowledge: Knowledge::Nothing }
+                LimitDecision { decision, key_state: KeyState::Unknown }
             }
         };
         let each: LimitDecisions = limits.iter().zip(&found).map(decision).collect();

@@ -1,4 +1,5 @@
-//! The one place where calls are decided for listeners: each decision is timed, counted and recorded here, for every protocol.
+//! The one place where the listeners of all protocols have calls decided. Each decision is timed and counted here. Checks and
+//! Envoy calls are also recorded; calls that bring their rule are not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,8 +14,9 @@ use tollgate_policy::{
 use crate::metrics::{Protocol, RequestOutcome};
 use crate::service::{MOST_AT_ONCE, Service};
 
-/// Calls of one protocol that are decided at one reading of the clock. When it is dropped, the time of the decisions that were made
-/// at once is counted: the clock is read once for all of them.
+/// Decides calls of one protocol at one reading of the clock. While calls are recorded, the clock is read again for each check.
+///
+/// On drop, counts the time that the decisions without a wait took, with one more reading of the clock for all of them.
 pub(crate) struct Calls<'s> {
     service: &'s Service,
     protocol: Protocol,
@@ -28,7 +30,7 @@ impl<'s> Calls<'s> {
         Self { service, protocol, now, decided: AtomicU64::new(0) }
     }
 
-    /// The time at which they are decided.
+    /// The time at which the calls came. While calls are recorded, they are decided a little later.
     pub(crate) const fn now(&self) -> Timestamp {
         self.now
     }
@@ -190,7 +192,7 @@ impl<'s> Calls<'s> {
         self.service.metrics.count_error(self.protocol);
     }
 
-    /// Counts the time of a decision: of one that is made at once with the others, of one that is waited for when it is there.
+    /// Counts the time of a decision. A decision without a wait is counted on drop, a decision of a store when it arrives.
     fn timed<'a, T: Send + 'a, E: Send + 'a>(
         &self,
         answer: Answer<'a, Result<T, E>>,
@@ -245,7 +247,7 @@ impl Service {
         }
     }
 
-    /// Records and counts a check. A request that peeks is no request.
+    /// Records and counts a check. A peek is not counted as a request.
     fn count_check(
         &self,
         policy: &PolicyInForce<'_>,
@@ -263,7 +265,7 @@ impl Service {
         }
     }
 
-    /// Records and counts an Envoy call. A call whose descriptors all peek or give hits back is no request.
+    /// Records and counts an Envoy call. It is not counted as a request if all its descriptors peek or refund.
     fn count_descriptors(&self, verdict: &Verdict<'_>, protocol: Protocol) {
         if let Some(recorder) = &self.recorder {
             self.count_lost(recorder.write_descriptors(verdict));

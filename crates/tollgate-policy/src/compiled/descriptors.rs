@@ -27,12 +27,12 @@ struct Node {
     next: Level,
 }
 
-/// What a descriptor comes to.
+/// The policy's entry for a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaf {
     /// The limit of this place.
     Limit(u32),
-    /// Nobody counts it: of those, the one of this place.
+    /// An entry without a limit, by its index in `Policy::descriptors`.
     Uncounted(u32),
 }
 
@@ -69,8 +69,8 @@ impl Descriptors {
         self.0.get(domain).is_some_and(|domain| domain.counts_denied)
     }
 
-    /// What a descriptor comes to. At each entry the exact value is looked for, then a pattern, then the key alone;
-    /// what was found is not given up for another, and only the last entry's counts.
+    /// The policy's entry for a descriptor. At each level, the exact value is tried first, then patterns, then the key alone. The
+    /// lookup does not backtrack. Only a match of the last entry counts.
     pub(crate) fn find(&self, domain: &str, entries: &[(&str, &str)]) -> Option<Leaf> {
         let (last, before) = entries.split_last()?;
         let (mut level, mut joined) = (&self.0.get(domain)?.level, String::new());

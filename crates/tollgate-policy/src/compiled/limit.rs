@@ -13,7 +13,7 @@ use tollgate::{Action, Group, KeyedLimiter, Numbers, Request, Rule, Shed, Tier, 
 
 use super::attributes::{NameId, Values};
 use super::conditions::Conditions;
-use super::{CompiledPolicy, Local};
+use super::{CompiledPolicy, TableRules};
 use crate::engine::Key;
 use crate::policy::{Limit, Pattern, WhenMissing};
 use crate::store::Ask;
@@ -88,7 +88,7 @@ impl CompiledLimit {
         compiled: &CompiledPolicy,
         before: Option<&Self>,
         counter: Arc<Counter>,
-        local: Local,
+        local: TableRules,
     ) -> Result<Self, TooManyRules> {
         let mut numbers = Counter::places(&counter, owners(&policy, compiled), before, local)?;
         for numbers in &mut numbers {
@@ -232,7 +232,7 @@ impl CompiledLimit {
     }
 
     /// What the table of this process has to know of its numbers.
-    pub(super) fn changes(&self, local: Local) -> impl Iterator<Item = (&KeyedLimiter, Tier, Numbers)> {
+    pub(super) fn changes(&self, local: TableRules) -> impl Iterator<Item = (&KeyedLimiter, Tier, Numbers)> {
         self.numbers.iter().map(move |numbers| {
             let Self { counter, .. } = self;
             let rule = local.rule(&numbers.rule);
@@ -256,7 +256,7 @@ impl Counter {
         counter: &Arc<Self>,
         owners: Vec<(Owner, Rule)>,
         before: Option<&CompiledLimit>,
-        local: Local,
+        local: TableRules,
     ) -> Result<Vec<CompiledNumbers>, TooManyRules> {
         let had = |owner: &Owner| {
             let before = before?;

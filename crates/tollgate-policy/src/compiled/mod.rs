@@ -36,16 +36,16 @@ pub(crate) struct CompiledPolicy {
     pub(crate) descriptors: Descriptors,
 }
 
-/// What the table of this process decides by.
+/// Which rules the table of this process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Local {
+pub(crate) enum TableRules {
     /// The rules of the policy.
     Whole,
     /// The share of one of several processes, during an outage of the store that they share.
     ShareOf(u32),
 }
 
-impl Local {
+impl TableRules {
     fn rule(self, rule: &Rule) -> Rule {
         match self {
             Self::Whole => *rule,
@@ -64,22 +64,22 @@ struct CompiledTenant {
     own: Vec<(usize, NumbersId)>, // by number of the limit
 }
 
-/// What somebody is entitled to.
+/// The tier of a tenant, and the numbers that it has of its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing<'p> {
+pub(crate) struct TenantNumbers<'p> {
     pub(crate) tier: TierId,
     own: &'p [(usize, NumbersId)], // by number of the limit
 }
 
 impl CompiledPolicy {
-    /// Puts a policy in force, in place of another or as the first: `limiter` is any of the table's. All of it
-    /// or nothing.
+    /// Compiles a policy, and writes its numbers to the table of `limiter`. Limits that are in `before` keep their keys. On an
+    /// error, nothing changes for the policy in force.
     pub(crate) fn new(
         policy: Policy,
         before: Option<&Self>,
         limiter: &KeyedLimiter,
         numbers: &mut HashMap<String, usize>,
-        local: Local,
+        local: TableRules,
     ) -> Result<Self, TooManyRules> {
         let names = Names::new(attributes_of(&policy));
         let mut tier_names: Vec<String> = policy.tiers.keys().cloned().collect();
@@ -109,7 +109,7 @@ impl CompiledPolicy {
         let same = |limit: &Limit| {
             old.get(limit.name.as_str()).copied().filter(|old| old.policy.continues_as(limit))
         };
-        // Limits may be thousands, and the table is told of new ones once.
+        // There may be thousands of limits, so all new ones are added to the table in one call.
         let new: Vec<Rule> = compiled
             .policy
             .limits
@@ -139,7 +139,7 @@ impl CompiledPolicy {
         &self.limits[place as usize]
     }
 
-    /// Whether one of all limits like this that apply to a request is enough.
+    /// Whether the limit is a quota: of all quotas that apply to a request, one must allow it.
     pub(crate) fn is_quota(&self, limit: &CompiledLimit) -> bool {
         let descriptor = limit.policy.descriptor.as_ref();
         self.policy.envoy.quota_mode || descriptor.is_some_and(|descriptor| descriptor.quota_mode)
@@ -156,10 +156,10 @@ impl CompiledPolicy {
     }
 
     /// What a tenant is entitled to, as the policy has it.
-    pub(crate) fn standing(&self, tenant: Option<&str>) -> Standing<'_> {
+    pub(crate) fn standing(&self, tenant: Option<&str>) -> TenantNumbers<'_> {
         match tenant.and_then(|tenant| self.tenants.get(tenant)) {
-            Some(tenant) => Standing { tier: tenant.tier.or(self.default_tier), own: &tenant.own },
-            None => Standing { tier: self.default_tier, own: &[] },
+            Some(tenant) => TenantNumbers { tier: tenant.tier.or(self.default_tier), own: &tenant.own },
+            None => TenantNumbers { tier: self.default_tier, own: &[] },
         }
     }
 
@@ -174,7 +174,7 @@ impl CompiledPolicy {
     }
 
     /// The numbers that somebody has of a limit: their own, their tier's, or those of all.
-    pub(crate) fn numbers_of(&self, limit: &CompiledLimit, standing: &Standing<'_>) -> NumbersId {
+    pub(crate) fn numbers_of(&self, limit: &CompiledLimit, standing: &TenantNumbers<'_>) -> NumbersId {
         match standing.own.iter().find(|(number, _)| *number == limit.number) {
             Some((_, numbers)) => *numbers,
             None => limit.by_tier[standing.tier.map_or(0, |tier| usize::from(tier) + 1)],

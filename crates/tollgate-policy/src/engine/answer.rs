@@ -2,7 +2,10 @@
 
 use crate::store::Later;
 
-/// An answer of an engine. An engine in memory answers [`Now`](Self::Now), an engine over a shared store [`Later`](Self::Later).
+/// An answer of an engine.
+///
+/// An engine in memory always answers [`Now`](Self::Now). An engine with a shared store answers [`Later`](Self::Later), except if
+/// it needs no store to answer: for an unknown limit, or a rule that is invalid.
 ///
 /// ```
 /// use tollgate_policy::{Answer, Engine, Policy, Request};

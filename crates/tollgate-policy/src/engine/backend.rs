@@ -13,7 +13,7 @@ use super::permits::Permits;
 use super::plan::{Denial, Plan, PlannedAsk, USUAL_ASKS};
 use super::verdict::Verdict;
 use crate::policy::OnError;
-use crate::store::{Decisions, Knowledge, LimitDecision, LimitDecisions, Source, Store, Unavailable};
+use crate::store::{Decisions, KeyState, LimitDecision, LimitDecisions, Source, Store, Unavailable};
 
 /// A store that several processes share.
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ pub(super) struct Decided {
     pub(super) permits: Option<Box<Permits>>, // a verdict is moved, and few hold permits
 }
 
-/// A call that can be planned, again if need be: the table of this process decides a plan while it is being made, because the numbers
-/// of rules that were sent are theirs only meanwhile.
+/// A call that can be planned, more than once if necessary. The plan is passed to a closure, because the tier of a rule that was
+/// sent belongs to the rule only while the registry is locked.
 pub(super) trait Call<'a>: Send + 'a {
     /// Why it cannot be decided.
     type Error: Send + 'a;
@@ -40,7 +40,7 @@ pub(super) trait Call<'a>: Send + 'a {
 }
 
 impl Engine {
-    /// Decides a call, and makes something of its verdict. Every call of every protocol comes this way.
+    /// Decides a call, and passes its verdict to `then`. All calls come this way, except calls in memory that bring their rule.
     #[inline]
     pub(super) fn decide<'a, C: Call<'a>, T: Send + 'a>(
         &'a self,
@@ -66,7 +66,7 @@ impl Engine {
         }))
     }
 
-    /// Decides a plan of peeks. Without an answer of the store there is none.
+    /// Decides a plan of peeks. Returns an error if the store is unavailable: there is no fallback for peeks.
     pub(super) fn look<'a>(
         &'a self,
         plan: Plan<'a>,
@@ -116,7 +116,7 @@ impl Shared {
     }
 }
 
-/// An outage of the store. Each limit says what decides it meanwhile: `deny`, `allow`, or `local`, the share of this process.
+/// An outage of the store. Each limit is decided by its `on_error`: `deny`, `allow`, or `local`, the share of this process.
 pub(super) struct Outage<'s> {
     shared: &'s Shared,
     nodes: u32,
@@ -135,7 +135,8 @@ impl<'s> Outage<'s> {
         Self { shared, nodes: shared.store.nodes(), since, now, denial }
     }
 
-    /// Decides in the table of this process. A peek that passes or is denied stands for each limit that it does not decide.
+    /// Decides in the table of this process. For a limit with `on_error: allow` or `deny`, the table gets a peek that always
+    /// passes or is always denied, so that groups work as usual.
     fn decide(&self, plan: &Plan<'_>) -> Decided {
         let on_error: SmallVec<[OnError; USUAL_ASKS]> =
             plan.asks.iter().map(|ask| self.on_error(plan, ask)).collect();
@@ -164,7 +165,7 @@ impl<'s> Outage<'s> {
             // A missing attribute denies without a store, too.
             let outcome = if ask.denial.is_some() { Outcome::NEVER } else { outcome };
             let decision = Decision { outcome, status: Status { remaining, reset_after: Nanos::ZERO } };
-            *each = LimitDecision { decision, knowledge: Knowledge::Nothing };
+            *each = LimitDecision { decision, key_state: KeyState::Unknown };
         }
         decided
     }
@@ -182,7 +183,7 @@ impl<'s> Outage<'s> {
         }
     }
 
-    /// Takes from a key what it had when the outage began. A share that began full would be spent twice, here and in the store.
+    /// Empties a key as of the beginning of the outage. Otherwise, tokens that were spent in the store could be spent here again.
     fn drain<'a>(&self, plan: &Plan<'a>, ask: &PlannedAsk<'a>) {
         if !plan.rule(ask).share_begins_empty() {
             return;

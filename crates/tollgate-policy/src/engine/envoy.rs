@@ -8,7 +8,7 @@ use tollgate::{Align, FixedWindow, Group, Rule, Timestamp};
 use super::plan::{Denial, Found, Plan, PlannedAsk, SentAsk};
 use super::sent_rules::ThrottleError;
 use super::{Engine, TooManyLimits};
-use crate::compiled::{CompiledPolicy, Parts, Standing};
+use crate::compiled::{CompiledPolicy, Parts, TenantNumbers};
 
 /// What is asked of one descriptor.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct Described<'a> {
     pub attributes: &'a [(&'a str, &'a str)],
     /// What to do.
     pub hits: Hits,
-    /// A limit in place of all that the policy has for it.
+    /// A limit that replaces all limits of the policy for this descriptor.
     pub limit: Option<Override>,
 }
 
@@ -83,12 +83,12 @@ impl SentLimit {
     }
 }
 
-/// What a descriptor is decided by.
-enum By<'a> {
+/// The source of the limits for a descriptor.
+enum LimitSource<'a> {
     Policy(Option<Found<'a>>),
     Sent(SentLimit),
     /// A limit was sent for a domain that the policy does not have.
-    Nothing,
+    UnknownDomain,
 }
 
 impl<'a> Plan<'a> {
@@ -103,11 +103,11 @@ impl<'a> Plan<'a> {
         now: Timestamp,
         then: impl FnOnce(Self) -> T,
     ) -> Result<T, NotDecided> {
-        let decided_by: SmallVec<[By<'a>; 4]> =
-            requests.iter().map(|request| By::new(compiled, request, requests)).collect();
+        let decided_by: SmallVec<[LimitSource<'a>; 4]> =
+            requests.iter().map(|request| LimitSource::new(compiled, request, requests)).collect();
         let mut sent: SmallVec<[(SentLimit, Rule); 1]> = SmallVec::new();
         for by in &decided_by {
-            if let By::Sent(limit) = by {
+            if let LimitSource::Sent(limit) = by {
                 sent.push((*limit, limit.rule()?));
             }
         }
@@ -122,19 +122,19 @@ impl<'a> Plan<'a> {
         let mut plan = Self::new(engine);
         for (request, by) in requests.iter().zip(&decided_by) {
             let found = match by {
-                By::Policy(found) => found.filter(|found| {
+                LimitSource::Policy(found) => found.filter(|found| {
                     // One that is unlimited has no limit that another could replace.
                     matches!(found, Found::Uncounted(_)) || !is_replaced(*found)
                 }),
-                By::Sent(_) | By::Nothing => None,
+                LimitSource::Sent(_) | LimitSource::UnknownDomain => None,
             };
             let standing = plan.add_request(engine, compiled, request.attributes, request.hits, found);
             match by {
-                By::Policy(_) => {
+                LimitSource::Policy(_) => {
                     plan.add_by_attributes(compiled, &standing, false);
                     plan.add_found(compiled, &standing, found);
                 }
-                By::Sent(limit) => {
+                LimitSource::Sent(limit) => {
                     let known = known.as_ref().and_then(|known| known.get(limit, now));
                     let known = known.ok_or(ThrottleError::TooManyRules)?;
                     let limiter = &engine.overrides.limiter;
@@ -155,7 +155,7 @@ impl<'a> Plan<'a> {
                     let hash = limiter.ask(&(limit.of.window, Parts(parts))).key_hash();
                     plan.add_sent(sent, hash, Group::All, limit.of.limit == 0);
                 }
-                By::Nothing => {}
+                LimitSource::UnknownDomain => {}
             }
         }
         if compiled.policy.envoy.shadow_mode {
@@ -168,7 +168,12 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds the limit that the policy has for the descriptor of the last request.
-    fn add_found(&mut self, compiled: &'a CompiledPolicy, standing: &Standing<'_>, found: Option<Found<'a>>) {
+    fn add_found(
+        &mut self,
+        compiled: &'a CompiledPolicy,
+        standing: &TenantNumbers<'_>,
+        found: Option<Found<'a>>,
+    ) {
         let Some(Found::Limit(limit)) = found else { return };
         let group = match limit.policy.shadow {
             true => Group::Independent,
@@ -178,7 +183,7 @@ impl<'a> Plan<'a> {
         self.add(limit, compiled.numbers_of(limit, standing), false, group);
     }
 
-    /// A quota that only watches has passed, as in the reference: no other quota denies beside it. A peek of cost 0 always passes.
+    /// Adds an ask that always passes for each shadow quota. So no other quota denies the request, as in envoyproxy/ratelimit.
     fn add_passed_quotas(&mut self, compiled: &CompiledPolicy) {
         let watches = |ask: &PlannedAsk<'a>| {
             let limit = ask.policy_limit().filter(|(limit, _)| limit.policy.shadow);
@@ -189,8 +194,8 @@ impl<'a> Plan<'a> {
         self.asks.extend(quotas);
     }
 
-    /// Refuses keys that a cluster keeps in different places. Asks that are all independent, or one of which is denied anyway, need no
-    /// common place.
+    /// Refuses asks whose keys a cluster keeps on different servers. Does not refuse a request that has only independent asks, or
+    /// that lacks an attribute and is denied.
     pub(super) fn require_one_place(&self, engine: &Engine) -> Result<(), NotDecided> {
         let is_open = self.asks.iter().any(|ask| ask.group != Group::Independent)
             && !self.asks.iter().any(|ask| ask.denial == Some(Denial::MissingAttribute));
@@ -208,7 +213,7 @@ impl<'a> Plan<'a> {
 /// As many characters of a tag are shown in an error.
 const TAG_SHOWN: usize = 64;
 
-impl<'a> By<'a> {
+impl<'a> LimitSource<'a> {
     fn new(compiled: &'a CompiledPolicy, request: &Described<'a>, all: &[Described<'a>]) -> Self {
         let (domain, entries) = match request.attributes {
             [(_, domain), entries @ ..] => (*domain, entries),
@@ -221,7 +226,7 @@ impl<'a> By<'a> {
         };
         // A policy with descriptors decides nothing for a domain that it does not have, not even by a limit that was sent.
         if !descriptors.may_have(domain) {
-            return Self::Nothing;
+            return Self::UnknownDomain;
         }
         // Of limits that were sent for one key and window, the strictest holds for all.
         let same = all.iter().filter(|other| other.attributes == request.attributes);

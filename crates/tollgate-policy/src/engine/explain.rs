@@ -9,7 +9,7 @@ use crate::compiled::{CompiledLimit, CompiledPolicy};
 use crate::policy::{Limit, WhenMissing};
 use crate::store::Unavailable;
 
-/// Every limit of a policy, as it looks at one request.
+/// For every limit of a policy, whether and why it applies to a request, and what it would decide.
 #[derive(Clone, Debug)]
 pub struct Explanation<'a> {
     /// The tier of the tenant.

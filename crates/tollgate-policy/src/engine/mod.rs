@@ -24,7 +24,7 @@ use self::backend::Shared;
 use self::envoy::SentLimit;
 use self::pressure::Pressure;
 use self::sent_rules::SentRules;
-use crate::compiled::{CompiledPolicy, Local, Standing};
+use crate::compiled::{CompiledPolicy, TableRules, TenantNumbers};
 use crate::policy::{Memory, OnError, Policy, StoreSettings};
 use crate::store::Store;
 
@@ -125,7 +125,7 @@ pub enum TenantError {
         /// Those there are.
         known: Vec<String>,
     },
-    /// As many tenants as may be have been told already.
+    /// The most tenants have already been given a tier at run time.
     #[error(
         "{MOST_LIVE_TENANTS} tenants have been given a tier at run time, and that is the most: write them in the policy file"
     )]
@@ -199,7 +199,7 @@ impl Engine {
         let sent_bytes = max_bytes.map(|bytes| bytes / 4);
         let own_bytes = max_bytes.zip(sent_bytes).map(|(bytes, sent)| bytes - sent);
         let nodes = shared.as_ref().map_or(1, |shared| shared.store.nodes());
-        let local = shared.as_ref().map_or(Local::Whole, |_| Local::ShareOf(nodes));
+        let local = shared.as_ref().map_or(TableRules::Whole, |_| TableRules::ShareOf(nodes));
         let nodes = Arc::new(AtomicU32::new(nodes));
         let shares = shared.as_ref().map(|_| Arc::clone(&nodes));
         let (limiter, sent) = (table(own_bytes), table(sent_bytes));
@@ -266,7 +266,8 @@ impl Engine {
         Ok(())
     }
 
-    /// To be called every second: where the number of processes that share the store has changed, so has the share of each.
+    /// Adapts the shares of the policy's limits to the number of processes on the store. Call it every second. A rule that came
+    /// with a call keeps the share it had when it was first used.
     pub fn share(&self) {
         let Some(shared) = &self.shared else { return };
         let nodes = shared.store.nodes();
@@ -288,10 +289,10 @@ impl Engine {
     }
 
     /// What the table of this process decides by.
-    fn local(&self) -> Local {
+    fn local(&self) -> TableRules {
         match self.shared {
-            None => Local::Whole,
-            Some(_) => Local::ShareOf(self.nodes.load(Ordering::Relaxed)),
+            None => TableRules::Whole,
+            Some(_) => TableRules::ShareOf(self.nodes.load(Ordering::Relaxed)),
         }
     }
 
@@ -330,9 +331,9 @@ impl Engine {
     }
 
     /// What a tenant is entitled to: the tier it was given at run time, and what the policy has for it.
-    fn standing<'p>(&self, compiled: &'p CompiledPolicy, tenant: Option<&str>) -> Standing<'p> {
+    fn standing<'p>(&self, compiled: &'p CompiledPolicy, tenant: Option<&str>) -> TenantNumbers<'p> {
         let mut standing = compiled.standing(tenant);
-        // Few are given a tier at run time, and whoever does not do it pays nothing for it.
+        // Skips the lock in a process where no tenant was ever given a tier at run time.
         if let Some(tenant) = tenant
             && self.has_live.load(Ordering::Relaxed)
             && let Some(tier) = self.live.read().get(tenant).and_then(|tier| compiled.tier(tier))

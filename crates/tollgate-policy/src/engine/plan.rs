@@ -11,7 +11,7 @@ use tollgate::{Action, Group, KeyedLimiter, Rule, Tier};
 
 use super::verdict::Key;
 use super::{Engine, Hits, TooManyLimits};
-use crate::compiled::{CompiledLimit, CompiledPolicy, Leaf, NumbersId, Standing, TENANT, Values};
+use crate::compiled::{CompiledLimit, CompiledPolicy, Leaf, NumbersId, TENANT, TenantNumbers, Values};
 use crate::policy::{Descriptor, OnError, Uncounted};
 use crate::store;
 
@@ -19,7 +19,7 @@ use crate::store;
 pub(crate) const MOST_LIMITS: usize = KeyedLimiter::MOST_TOGETHER;
 /// Most requests have at most as many.
 pub(crate) const USUAL_LIMITS: usize = KeyedLimiter::USUAL_TOGETHER;
-/// A plan with at most as many asks needs no allocation: eight limits and one that only watches.
+/// The most asks of a plan without an allocation: eight limits and one shadow limit.
 pub(crate) const USUAL_ASKS: usize = USUAL_LIMITS + 1;
 
 /// The asks of one call. It is moved into the verdict, so it is kept small.
@@ -27,7 +27,7 @@ pub(super) struct Plan<'a> {
     pub(super) requests: SmallVec<[PlannedRequest<'a>; 1]>,
     pub(super) asks: SmallVec<[PlannedAsk<'a>; USUAL_ASKS]>,
     pub(super) sent: Vec<SentAsk<'a>>,
-    pub(super) is_reduced: bool, // rates, at the moment
+    pub(super) is_reduced: bool, // whether `adaptive_rates` reduces rates now
 }
 
 /// One request of a call: a check has one, an Envoy call one for each descriptor.
@@ -64,7 +64,7 @@ pub(super) enum AskedLimit<'p, 'a> {
     Sent(&'p SentAsk<'a>),
 }
 
-/// Why a limit denies every request, whatever its state is. Peeks and refunds pass.
+/// Why a limit denies every request, whatever its state is. Cost 0 and refunds pass: see `Action::test_denied`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
     /// The limit is 0, or the descriptor is blocked.
@@ -106,7 +106,7 @@ impl<'a> Plan<'a> {
         attributes: &'a [(&'a str, &'a str)],
         hits: Hits,
         found: Option<Found<'a>>,
-    ) -> Standing<'a> {
+    ) -> TenantNumbers<'a> {
         let standing = engine.standing(compiled, tenant(attributes));
         let values = compiled.names.values(attributes, compiled.tier_name(standing.tier));
         let cost = match hits {
@@ -121,7 +121,7 @@ impl<'a> Plan<'a> {
     pub(super) fn add_by_attributes(
         &mut self,
         compiled: &'a CompiledPolicy,
-        standing: &Standing<'_>,
+        standing: &TenantNumbers<'_>,
         can_hold: bool,
     ) {
         for &place in &compiled.by_attributes {
@@ -165,8 +165,8 @@ impl<'a> Plan<'a> {
         });
     }
 
-    /// Adds an ask for a rule that came with the call. The caller keeps the rule's registry locked while the plan is decided in this
-    /// process.
+    /// Adds an ask for a rule that came with the call. If the table of this process decides the plan, the caller must keep the
+    /// rule's registry locked until then.
     pub(super) fn add_sent(&mut self, sent: SentAsk<'a>, hash: u64, group: Group, is_blocked: bool) {
         let PlannedRequest { hits, cost, .. } = self.requests.last().expect("a request was added");
         // No caller of these holds a permit.
@@ -287,12 +287,12 @@ impl<'a> PlannedAsk<'a> {
         self.limit.is_some_and(|limit| limit.policy.shadow)
     }
 
-    /// An ask for the same key that always passes, for a quota that only watches.
+    /// An ask for the same key that always passes. It stands for a shadow quota.
     pub(super) const fn passed_quota(&self) -> Self {
         Self { cost: 0, action: Action::Peek, group: Group::AnyOf, denial: None, ..*self }
     }
 
-    /// Whether it stands for a quota that only watches, and has passed: no other quota denies then. It is in no report.
+    /// Whether it is the ask that stands for a shadow quota. With such an ask, no other quota denies. It is never reported.
     pub(super) fn is_passed_quota(&self) -> bool {
         self.is_shadow() && self.group == Group::AnyOf
     }

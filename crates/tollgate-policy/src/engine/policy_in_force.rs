@@ -1,4 +1,4 @@
-//! The policy in force, to decide by: what callers ask of it.
+//! The policy in force: checks, explanations, and the status and reset of keys.
 
 use std::sync::Arc;
 
@@ -73,10 +73,10 @@ impl PolicyInForce<'_> {
         started + std::time::Duration::from_nanos(at.as_nanos())
     }
 
-    /// Decides a request: all limits that apply are charged, or none. Concurrency limits do not apply here, because the caller can hold
-    /// no permit.
+    /// Decides a request: all limits that apply are charged, or none. Concurrency limits do not apply, because the caller cannot
+    /// hold a permit.
     ///
-    /// The error says that more than 32 limits apply. Nothing is charged then.
+    /// Returns an error if more than 32 limits apply. Then nothing is charged.
     pub fn check<'a>(
         &'a self,
         request: &Request<'a>,
@@ -85,7 +85,8 @@ impl PolicyInForce<'_> {
         self.check_with(request, now, |verdict| verdict)
     }
 
-    /// [`check`](Self::check) that makes something of the verdict at once: a verdict has a kilobyte, and moving it takes time.
+    /// [`check`](Self::check) that passes the verdict to `then`. This is faster, because a verdict is a kilobyte and is not
+    /// moved.
     #[inline]
     pub fn check_with<'a, T: Send + 'a>(
         &'a self,
@@ -122,8 +123,8 @@ impl PolicyInForce<'_> {
     /// Decides the descriptors of one Envoy call: all limits that apply to any of them are charged, or none. Limits apply by the
     /// entries, which are attributes, and by what the policy has for the descriptors themselves.
     ///
-    /// The error says that more than 32 limits apply, that a limit that was sent is invalid or one too many, or that a cluster keeps the
-    /// keys in different places. Nothing is charged then.
+    /// Returns an error if more than 32 limits apply, if a limit that was sent is invalid, if too many were sent, or if a cluster
+    /// keeps the keys on different servers. Then nothing is charged.
     pub fn check_descriptors<'a>(
         &'a self,
         requests: &'a [Described<'a>],
@@ -149,7 +150,7 @@ impl PolicyInForce<'_> {
     ///
     /// When more than 32 limits apply to one.
     pub fn require_few(&self, requests: &[Request<'_>]) -> Result<(), TooManyLimits> {
-        // Of so few limits, more cannot apply.
+        // If the policy has at most 32 limits, no more than 32 can apply.
         if self.compiled.limits.len() <= MOST_LIMITS {
             return Ok(());
         }
@@ -215,7 +216,7 @@ impl PolicyInForce<'_> {
         }))
     }
 
-    /// A peek at the key of a limit that attributes make. Those of an Envoy descriptor's key come without its domain.
+    /// A plan that peeks at one key of a limit. `attributes` are the values of the key.
     fn plan_key<'a>(&'a self, limit: &'a CompiledLimit, attributes: &'a [(&'a str, &'a str)]) -> Plan<'a> {
         let Self { engine, compiled } = self;
         let mut plan = Plan::new(engine);

@@ -1,4 +1,4 @@
-//! Rules that come with calls. The table of this process keeps their keys, and knows a few thousand of them at a time.
+//! Registries of the rules that come with calls. Each keeps at most 4096 rules; the table of this process keeps their keys.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub enum ThrottleError {
     TooManyRules,
 }
 
-/// The most rules that are known at a time. Beyond that, those that have not been used for the longest time are forgotten.
+/// The most rules in one registry. If it is full, the least recently used rules are removed.
 const MOST_RULES: usize = 4096;
 
 /// The number of processes among which a rule is divided during an outage of the store that they share. None without a store.

@@ -25,7 +25,7 @@ pub struct Throttled {
     pub rule: Rule,
     /// Where the decision comes from.
     pub source: Source,
-    /// Whether the state of the key is known. It is not if the store gave no answer and `on_error` decided.
+    /// Whether the state of the key is known. It is not if `on_error: allow` or `on_error: deny` decided.
     pub is_known: bool,
 }
 
@@ -187,7 +187,7 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// The error says that the rule is invalid, that too many different rules are in use, or that the store cannot keep its states.
+    /// Returns an error if the rule is invalid, if too many different rules are in use, or if the store cannot keep its states.
     pub fn throttle<'a>(
         &'a self,
         sent: &SentRule<'a>,

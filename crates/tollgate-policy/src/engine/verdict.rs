@@ -12,7 +12,7 @@ use super::plan::{Denial, Found, Plan, PlannedAsk};
 use super::throttle::Throttled;
 use crate::compiled::{CompiledLimit, NumbersId};
 use crate::policy::{Descriptor, Limit};
-use crate::store::{Knowledge, LimitDecision, LimitDecisions, Source};
+use crate::store::{KeyState, LimitDecision, LimitDecisions, Source};
 
 /// The values that make a key, part by part.
 pub type Key<'a> = SmallVec<[&'a str; 2]>;
@@ -46,7 +46,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The reason of a denial. A window whose limit is reduced does not know when it will be whole again.
+    /// The reason of a denial. With a reduced window, the wait is unknown, because nobody knows when the full limit is back.
     pub(super) const fn of(retry: Retry, is_concurrency: bool, is_reduced: bool) -> Self {
         match retry {
             Retry::Never => Self::CostExceedsLimit,
@@ -116,8 +116,9 @@ impl<'a> Verdict<'a> {
         self.outcome.delay()
     }
 
-    /// The turn of a delayed request in the queue of the limit with the longest delay, to be given up if the caller leaves before.
-    /// None if it is not delayed, and if a store keeps the queue: other processes delay requests by it, too.
+    /// The turn of a delayed request in the queue of the limit with the longest delay. Give the turn up if the client leaves
+    /// before it comes. None if the request is not delayed. Also None if a store keeps the queue, because other processes use it,
+    /// too.
     pub fn turn(&self) -> Option<Turn> {
         if self.delay().is_zero() {
             return None;
@@ -125,10 +126,10 @@ impl<'a> Verdict<'a> {
         let decided =
             self.plan.asks.iter().zip(&self.each).filter(|(ask, _)| ask.group != Group::Independent);
         let (ask, each) = decided.max_by_key(|(_, each)| each.decision.outcome.delay())?;
-        (each.knowledge == Knowledge::Local).then(|| self.plan.table_request(ask).turn())
+        (each.key_state == KeyState::Local).then(|| self.plan.table_request(ask).turn())
     }
 
-    /// Why it is denied.
+    /// Why the request is denied. None if it is allowed, or if a limit that was sent with the call denies it.
     pub fn reason(&self) -> Option<Reason> {
         if self.is_allowed() { None } else { self.reported().and_then(|limit| limit.reason()) }
     }
@@ -153,18 +154,19 @@ impl<'a> Verdict<'a> {
         self.source
     }
 
-    /// The limit to report: the one that denies for longest, or, if all allow, the one with least remaining. None if no limit of the
-    /// policy applied.
+    /// The limit to report: the one that denies for longest, or, if all allow, the one with the least remaining. None if only
+    /// shadow limits applied, or if the limit to report was sent with the call.
     pub fn reported(&self) -> Option<LimitVerdict<'_, 'a>> {
         self.reported.and_then(|ask| self.limit(ask))
     }
 
-    /// The decisions of the limits that applied, in the policy's order.
+    /// The decisions of the limits that applied, except shadow limits: descriptor by descriptor, and for each in the policy's
+    /// order.
     pub fn limits(&self) -> impl Iterator<Item = LimitVerdict<'_, 'a>> + Clone {
         self.policy_limits().filter(|limit| !limit.ask.is_shadow())
     }
 
-    /// The decisions of limits that only watch, in the policy's order.
+    /// The decisions of shadow limits, in the same order.
     pub fn shadow(&self) -> impl Iterator<Item = LimitVerdict<'_, 'a>> + Clone {
         self.policy_limits().filter(|limit| limit.ask.is_shadow() && !limit.ask.is_passed_quota())
     }
@@ -181,9 +183,9 @@ impl<'a> Verdict<'a> {
 
     /// The decision by a rule that came with the call: that of its only ask.
     pub(super) fn into_throttled(self) -> Throttled {
-        let LimitDecision { decision, knowledge } = self.each[0];
+        let LimitDecision { decision, key_state } = self.each[0];
         let rule = *self.plan.rule(&self.plan.asks[0]);
-        Throttled { decision, rule, source: self.source, is_known: knowledge != Knowledge::Nothing }
+        Throttled { decision, rule, source: self.source, is_known: key_state != KeyState::Unknown }
     }
 
     /// The decisions, one per ask of the plan.
@@ -237,7 +239,7 @@ impl<'v, 'a> DescriptorVerdict<'v, 'a> {
         }
     }
 
-    /// What the policy has for the descriptor, if it has something and no other descriptor has replaced it.
+    /// The policy's entry for the descriptor. None if there is no entry, or if another descriptor replaces it.
     pub fn descriptor(&self) -> Option<&'a Descriptor> {
         self.verdict.plan.requests[self.number].found.and_then(Found::descriptor)
     }
@@ -253,7 +255,7 @@ impl<'v, 'a> DescriptorVerdict<'v, 'a> {
         self.outcome().is_allowed() && self.sent().is_none_or(|sent| sent.decision.is_allowed())
     }
 
-    /// What the limits of the policy decide that apply to it, if they alone decide.
+    /// The outcome of the policy's limits for this descriptor, without other descriptors and without a limit that was sent.
     pub fn outcome(&self) -> Outcome {
         self.own().outcome
     }
@@ -280,9 +282,9 @@ impl<'v, 'a> DescriptorVerdict<'v, 'a> {
         let Verdict { plan, each, source, .. } = self.verdict;
         let is_sent = |ask: &PlannedAsk<'_>| ask.policy_limit().is_none() && ask.request() == self.number;
         let place = plan.asks.iter().position(is_sent)?;
-        let (ask, LimitDecision { decision, knowledge }) = (&plan.asks[place], each[place]);
+        let (ask, LimitDecision { decision, key_state }) = (&plan.asks[place], each[place]);
         let (rule, limit) = (*plan.rule(ask), plan.capacity(ask));
-        let is_known = knowledge != Knowledge::Nothing;
+        let is_known = key_state != KeyState::Unknown;
         Some(SentLimitVerdict { decision, limit, rule, source: *source, is_known })
     }
 
@@ -395,9 +397,10 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         Some(Reason::of(retry, self.limit.is_concurrency, self.is_reduced()))
     }
 
-    /// Whether the state of the key is known. It is not if the store gave no answer and `on_error` decided.
+    /// Whether the state of the key is known. It is not if `on_error: allow` or `on_error: deny` decided, and not if another
+    /// limit denied the request before the store was asked about this one.
     pub fn is_known(&self) -> bool {
-        self.decided.knowledge != Knowledge::Nothing
+        self.decided.key_state != KeyState::Unknown
     }
 
     /// The values of its key, part by part.
@@ -410,7 +413,7 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         self.ask.hash
     }
 
-    /// The time until more can be had than remains, if that is known: `t` of a `RateLimit` header.
+    /// The time until more than `remaining` can pass, if it is known: `t` of a `RateLimit` header.
     pub fn more_after(&self) -> Option<Nanos> {
         let Decision { outcome, status } = self.decided.decision;
         if let Some(retry) = outcome.retry_after() {
@@ -419,7 +422,7 @@ impl<'v, 'a> LimitVerdict<'v, 'a> {
         if status.remaining >= self.capacity() {
             return None; // there is no more
         }
-        if let Knowledge::Stored { more_after } = self.decided.knowledge {
+        if let KeyState::Stored { more_after } = self.decided.key_state {
             return more_after;
         }
         let request = self.limit.table_request(self.numbers, self.ask.hash);

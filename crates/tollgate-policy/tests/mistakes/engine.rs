@@ -278,8 +278,8 @@ pub(crate) const ENGINE: &[Mistake] = &[
     Mistake {
         what: "a decision without the store is reported as known",
         file: "crates/tollgate-policy/src/engine/backend.rs",
-        right: "*each = LimitDecision { decision, knowledge: Knowledge::Nothing };",
-        wrong: "*each = LimitDecision { decision, knowledge: Knowledge::Local };",
+        right: "*each = LimitDecision { decision, key_state: KeyState::Unknown };",
+        wrong: "*each = LimitDecision { decision, key_state: KeyState::Local };",
         caught_by: PROMISES_WITHOUT_A_STORE,
     },
     Mistake {

@@ -1,17 +1,20 @@
--- The asks of one request: those that decide together are tested, then all are charged or none is. Independent asks are decided last,
--- each by itself. See `decide_each` in plan.rs.
+-- Decides the asks of one request. Asks that decide together are tested first; then all are charged, or none. Independent asks
+-- are decided last, one by one. This is a copy of `decide_each` in plan.rs of tollgate-core.
 --
--- KEYS: the keys, each once. ARGV: now; k if asks come with the numbers of their keys, else -, and how many states were written by
--- other numbers (nothing for none); then for each ask a head of letters, the number of its key after a k, and the numbers of its kind
--- (see the file of its kind); then for each of those states the number of its key, the state as it is held, and the numbers to read
--- it as. Without a k, there is one key per ask.
---   head: the kind, the group, the action, and what its kind has more
---   group: a (all must allow), o (one of these must), s (decides by itself). A, O: another ask names its key; the ask comes twice,
---   with what it is tested for and with what it is charged. S: it is loaded when the others have been charged.
---   action: c (charge), n (the same, of more than it could ever hold), f and g (charge as c and n, in full and in any case),
---   d (as f with cost 0, to a limit that denies every request: it passes if the key is unused), h (hold), r (refund), p and x (test as c and n, and charge nothing), z (cost 0)
--- Answers: whether it is allowed, now, and the state of each ask as it was, those of S last. Or 2, now, which key has a state that
--- others wrote, or nobody can read, and that state.
+-- KEYS: the keys, each once.
+-- ARGV, in order:
+--   now: in microseconds. Empty: the time of the server.
+--   flags: `k` if each ask has a key number, else `-` (one key per ask). Then the number of converted states, or nothing for 0.
+--   for each ask: a head, the key number if the flag is `k`, and the numbers of its kind (see the file of its kind).
+--   for each converted state: its key number, the state as it is stored, and the numbers to read it as.
+-- A head has one letter each for kind, group and action, then letters of its kind.
+--   group: a (all must allow), o (one of these must allow), s (independent). In upper case, other asks have the same key:
+--     A and O come twice, with the cost to test and with the cost to charge. S is loaded after the others have been charged.
+--   action: c (charge), n (charge of more than the capacity), h (hold), r (refund), z (cost 0),
+--     f and g (as c and n, but in full and in any case), p and x (as c and n, but test only),
+--     d (in full with cost 0, at a limit that denies every request: allowed if the key is unused)
+-- Returns 1 if the request is allowed, else 0; then now, and the state of each ask before its charge, those of S last.
+-- If a key has a state that was written by other numbers or cannot be read: 2, now, the number of the key, and the state.
 local has_numbers, at, last = string.sub(ARGV[2], 1, 1) == 'k', 3, #ARGV - 3 * replaced_count
 local asks, late, answer = {}, {}, { 0, now }
 local all, one_of, one_allows = true, false, false

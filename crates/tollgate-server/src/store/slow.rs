@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tollgate::{KeyedLimiter, Permit, Rate, Request, Rule, Timestamp, TokenBucket};
 use tollgate_policy::{
-    Ask, Decisions, Knowledge, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,
+    Ask, Decisions, KeyState, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,
 };
 
 use super::{Breaker, Health, ShardHealth};
@@ -95,7 +95,7 @@ impl Slow {
             if ask.is_denied { request.denied() } else { request }
         };
         let mut each: LimitDecisions = smallvec::smallvec![LimitDecision::default(); asks.len()];
-        each.iter_mut().for_each(|each| each.knowledge = Knowledge::Stored { more_after: None });
+        each.iter_mut().for_each(|each| each.key_state = KeyState::Stored { more_after: None });
         let requests: Vec<Request<'_>> = asks.iter().map(request).collect();
         let held =
             KeyedLimiter::decide_at(requests.into_iter(), NOW, |i, decision| each[i].decision = decision);

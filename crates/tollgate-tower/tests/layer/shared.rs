@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tollgate::{Clock, Decision, Nanos, Outcome, Retry, Rule, Status};
 use tollgate_policy::{
-    Ask, Decisions, Engine, Knowledge, Later, LimitDecision, Policy, Source, Store, StoredPermit, Unavailable,
+    Ask, Decisions, Engine, KeyState, Later, LimitDecision, Policy, Source, Store, StoredPermit, Unavailable,
 };
 use tollgate_tower::TollgateLayer;
 use tower::{Layer as _, Service as _, ServiceExt as _};
@@ -37,10 +37,10 @@ impl Store for Slow {
             let status = Status { remaining: self.places.load(Ordering::Relaxed), ..Status::default() };
             let decision = Decision { outcome, status };
             assert_eq!(asks.len(), 1);
-            let knowledge = Knowledge::Stored { more_after: None };
+            let key_state = KeyState::Stored { more_after: None };
             Ok(Decisions {
                 source: Source::Store,
-                each: std::iter::once(LimitDecision { decision, knowledge }).collect(),
+                each: std::iter::once(LimitDecision { decision, key_state }).collect(),
                 permits: taken
                     .iter()
                     .map(|_| StoredPermit { key: b"in-flight".into(), id: b"1".into() })

@@ -48,8 +48,8 @@ impl Request<'_> {
 
     /// What it does to its key. Default: [`Action::Charge`].
     ///
-    /// [`Action::ChargeInFull`] is for work that has been done and whose cost is known only afterwards: a bucket owes at most one
-    /// burst, a log at most its limit. [`Action::Hold`] takes effect in [`KeyedLimiter::decide_at`], which returns the permits.
+    /// [`Action::ChargeInFull`] is for work whose cost is known only afterwards. The debt is bounded: one burst for a bucket, one
+    /// limit for a log. [`Action::Hold`] takes effect in [`KeyedLimiter::decide_at`], which returns the permits.
     ///
     /// ```
     /// use tollgate::{Action, KeyedLimiter, Rate, TokenBucket};
@@ -64,7 +64,7 @@ impl Request<'_> {
         self
     }
 
-    /// With which requests it is decided, if it is decided together with others ([`KeyedLimiter::check_all`]). Default:
+    /// Sets how the request counts among requests that are decided together ([`KeyedLimiter::check_all`]). Default:
     /// [`Group::All`].
     ///
     /// ```
@@ -85,8 +85,9 @@ impl Request<'_> {
         self
     }
 
-    /// Denies it whatever its rule says, for ever: for a limit of 0, which no rule can have, and for a request that lacks an
-    /// attribute of its key. A peek passes. It is charged only if the rule counts denied requests, or by [`Action::ChargeInFull`].
+    /// Denies the request without asking its rule, and with no time to retry. Use it for a limit of 0, which no rule can have,
+    /// and for a request that lacks an attribute of its key. Cost 0 passes. The key is charged only if the rule counts denied
+    /// requests, or by [`Action::ChargeInFull`].
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Outcome, Rate, TokenBucket};

@@ -121,12 +121,13 @@ impl KeyedLimiter {
         Verdict::of(groups.zip(decisions.iter().copied()))
     }
 
-    /// Decides requests to limiters of one table at one instant, by the [group](Request::group) and the [action](Request::action) of
-    /// each. Hands each decision out with the number of its request, and returns a permit for each slot of a concurrency limit that is
-    /// held now.
+    /// Decides requests to limiters of one table at one instant, by the [group](Request::group) and the [action](Request::action)
+    /// of each. Calls `each` with the index of each request and its decision. Returns one permit for each slot that the requests
+    /// now hold.
     ///
-    /// The requests of [`Group::All`](crate::Group::All) and [`Group::AnyOf`](crate::Group::AnyOf) decide whether all of them are charged, or none. Each request of
-    /// [`Group::Independent`](crate::Group::Independent) decides by itself.
+    /// The requests of [`Group::All`](crate::Group::All) and [`Group::AnyOf`](crate::Group::AnyOf) decide together: if they are
+    /// denied, none of them is charged, except in full or by a rule that counts denied requests. Each request of
+    /// [`Group::Independent`](crate::Group::Independent) is decided by itself.
     ///
     /// ```
     /// use tollgate::{Action, Concurrency, Decision, Group, KeyedLimiter, Rate, TokenBucket};

@@ -131,7 +131,7 @@ struct Padded(Lock<Shard>);
 /// Tables made so far.
 static TABLES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-/// Asks whose slots are fetched side by side: about as many as a processor waits for at once.
+/// The number of asks whose slots are prefetched together: about as many cache misses as a processor has under way at once.
 pub(crate) const BATCH: usize = 16;
 
 /// The most shards, and the fewest keys and bytes worth one.
@@ -264,9 +264,9 @@ impl Table {
         self.shard(ask.hash).lock().postpone(ask, by, last_turn, now);
     }
 
-    /// Decides asks at one instant, by their groups and actions, and hands each decision out with its number. Returns the asks that
-    /// hold a slot now. Asks that decide together are decided with every shard locked that they touch. Independent asks are decided
-    /// one after the other.
+    /// Decides asks at one instant, by their groups and actions. Calls `each` with the index of each ask and its decision.
+    /// Returns the asks that now hold a slot. Asks that decide together are decided while all their shards are locked.
+    /// Independent asks are decided one after the other.
     #[inline]
     pub(crate) fn decide(
         &self,
@@ -330,6 +330,7 @@ impl Table {
     ) -> bool {
         let (mut asks, mut places, mut len) = ([Ask::NOTHING; N], [0; N], 0);
         for (i, ask) in deciding {
+            assert!(len < N, "at most {MOST_LIMITS} requests can be decided together");
             (asks[len], places[len]) = (self.with_permit(ask), i);
             len += 1;
         }

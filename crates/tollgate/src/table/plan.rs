@@ -10,7 +10,7 @@ use crate::sync::Guard;
 /// The most limits that can be decided together.
 pub(crate) const MOST_LIMITS: usize = 32;
 
-/// Most plans have at most as many. Larger plans are slower by what it takes to lay out more.
+/// The size of the small arrays, which fit most plans. Larger plans use arrays of [`MOST_LIMITS`], which take longer to fill.
 pub(crate) const USUAL_LIMITS: usize = 8;
 
 /// Several asks, `N` at most, with all their shards locked. Nothing is allocated.
@@ -58,11 +58,11 @@ impl<'a, const N: usize> Locked<'a, N> {
         locked
     }
 
-    /// Adds the ask `i`. If another names its key, it is decided under the tier of the first of them and tested with the costs of all
-    /// before it.
+    /// Adds the ask `i`. If earlier asks have the same key, the ask is decided under the tier of the first of them, and tested
+    /// with the sum of their charges and its own cost.
     fn add(&mut self, i: usize, ask: &Ask, shards: &[usize], shard: usize) {
         (self.asks[i], self.costs[i]) = (*ask, ask.cost);
-        // The table takes two hashes for one key if they are of one shard and alike in all that a slot keeps.
+        // The table treats two hashes as one key if they have the same shard and agree in the bits that a slot stores.
         let is_same = |j: usize| self.asks[j].hash << 16 == ask.hash << 16 && shards[j] == shard;
         let Some(first) = (0..i).find(|&j| is_same(j)) else { return };
         self.has_same_keys = true;
@@ -93,7 +93,7 @@ impl<'a, const N: usize> Locked<'a, N> {
         passes
     }
 
-    /// Where the keys are, if nothing has to be added, removed or converted for any of them.
+    /// The places of all slots, if every ask can be decided in place (`Shard::find_usual`).
     fn find_usual(&self) -> Option<[SlotPlace; N]> {
         let mut places = [SlotPlace::default(); N];
         if self.has_same_keys {
@@ -168,8 +168,8 @@ impl<const N: usize> Plan for Locked<'_, N> {
     }
 }
 
-/// The same for keys whose slots have been found: each is looked for once, where a test, a charge and a status would look for it
-/// again.
+/// A plan of keys whose slots have been found. So each slot is looked up once, and not again for the test, the charge and the
+/// status.
 struct Usual<'l, 'a, const N: usize> {
     locked: &'l mut Locked<'a, N>,
     places: [SlotPlace; N],

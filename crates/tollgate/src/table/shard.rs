@@ -157,7 +157,8 @@ impl Shard {
         self.decide(ask, true, now, at_once)
     }
 
-    /// Decides one request by itself. `passes` is what becomes of the limits that decide with it, before this one is asked.
+    /// Decides one ask by itself. `passes`: whether the other limits of the request, which were decided before, let it pass. It
+    /// is true if there are none.
     pub(crate) fn decide(
         &mut self,
         ask: &Ask,
@@ -431,7 +432,7 @@ impl Shard {
         ask.cost > 0 && ask.permit.is_some() && self.is_concurrency(ask)
     }
 
-    /// What is done: a rate has no slots to hold, and is charged.
+    /// The action to do. A rate has no slots, so `Hold` charges it.
     pub(crate) fn action(&self, ask: &Ask) -> Action {
         match ask.action {
             Action::Hold if !self.is_concurrency(ask) => Action::Charge,
@@ -444,8 +445,8 @@ impl Shard {
         self.rules.get(self.rules.current(ask.tier)).counts_denied()
     }
 
-    /// Where the key of a request is, if the request is a usual one to a key that is in the table under the numbers in force, and
-    /// that has room for what it may add: nothing has to be converted, added or removed for it. `of` requests share the room.
+    /// The place of a key's slot, if the ask can be decided in place: it is a charge or a hold of a rate, the slot exists and was
+    /// written by the current numbers, and the state has room to grow. `of` is the number of asks that share that room.
     #[inline]
     pub(crate) fn find_usual(&self, ask: &Ask, of: usize) -> Option<SlotPlace> {
         let number = self.rules.current(ask.tier);
@@ -474,7 +475,7 @@ impl Shard {
         read(&self.slab, slot, rule, |state| reader(rule, state))
     }
 
-    /// Charges such a key.
+    /// Charges a key that [`find_usual`](Self::find_usual) found.
     #[inline]
     pub(crate) fn spend_usual(&mut self, place: SlotPlace, cost: u64, now: Timestamp) {
         let Self { segments, slab, rules, .. } = self;
