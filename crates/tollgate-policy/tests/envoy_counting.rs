@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::envoy_files::{Entries, Files, MESSAGING, Over, Unlimited, Within};
 use tollgate::Timestamp;
-use tollgate_policy::{Described, Engine, Hits, NotDecided, Override, Policy};
+use tollgate_policy::{Described, Engine, Hits, NotDecided, Override, Policy, Reason};
 
 #[test]
 fn with_count_denied_every_descriptor_is_counted_as_in_the_reference() {
@@ -363,4 +363,32 @@ fn more_limits_than_are_remembered_may_be_sent() {
     let described = [of(1), of(9999)];
     let refused = policy.check_descriptors(&described, now).now().unwrap();
     assert!(matches!(refused, Ok(_) | Err(NotDecided::Override(_))), "{refused:?}");
+}
+
+/// Headers and problem bodies need a limit of the policy, also if another one has decided.
+#[test]
+fn a_limit_of_the_policy_is_reported_beside_a_sent_limit_and_in_shadow_mode() {
+    let file = "domain: d\ndescriptors: [{ key: k, rate_limit: { unit: day, requests_per_unit: 5 } }, \
+                { key: z, rate_limit: { unit: day, requests_per_unit: 0 } }]";
+    let [k, z, other] =
+        [[("domain", "d"), ("k", "1")], [("domain", "d"), ("z", "1")], [("domain", "d"), ("o", "1")]];
+    let sent = |limit| Some(Override { limit, window: Duration::from_secs(86_400) });
+    let ask = |attributes, limit| Described { attributes, hits: Hits::Usual, limit };
+    let reported = |files: &Files, described: &[Described<'_>]| {
+        let policy = files.engine.policy();
+        let verdict = policy.check_descriptors(described, files.now).now().unwrap().unwrap();
+        let limit = verdict.reported().map(|limit| limit.decision().status.remaining);
+        (verdict.is_allowed(), limit, verdict.reason())
+    };
+    let files = Files::new(&[file]);
+    assert_eq!(reported(&files, &[ask(&k, None), ask(&other, sent(1))]), (true, Some(4), None));
+    assert_eq!(
+        reported(&files, &[ask(&k, None), ask(&other, sent(1))]),
+        (false, None, None),
+        "the sent limit denies"
+    );
+    let both = [ask(&z, None), ask(&other, sent(0))];
+    assert_eq!(reported(&files, &both), (false, Some(0), Some(Reason::CostExceedsLimit)), "both deny");
+    let files = Files::with(&[file], false, "envoy: { shadow_mode: true }\n");
+    assert_eq!(reported(&files, &[ask(&k, None)]), (true, Some(4), None));
 }

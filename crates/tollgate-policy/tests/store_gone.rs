@@ -370,3 +370,23 @@ limits: [{{ name: a, key: [tenant], {algorithm} }}]"
         assert_eq!(decide("other").0, on_error == "allow", "{on_error}"); // a share begins empty
     }
 }
+
+/// Blocked callers could fill the table during an outage otherwise.
+#[test]
+fn a_blocked_limit_takes_no_key_without_the_store() {
+    let text = "
+store: { redis: { url: redis://127.0.0.1, on_error: allow } }
+limits: [{ name: a, key: [user], fixed_window: { limit: 0, window: 1h } }]
+";
+    let (engine, gone) = engine(text, 1);
+    gone.out_for.store(100, Ordering::Relaxed);
+    let policy = engine.policy();
+    for user in ["a", "b", "c"] {
+        let attributes = [("user", user)];
+        let request = Request { attributes: &attributes, cost: None };
+        let verdict = now(policy.check(&request, at(1000))).unwrap();
+        let status = verdict.reported().unwrap().decision().status;
+        assert_eq!((verdict.is_allowed(), status.remaining, status.reset_after.get()), (false, 0, 0));
+    }
+    assert_eq!(engine.stats().keys, 0);
+}

@@ -142,7 +142,11 @@ impl<'s> Outage<'s> {
             plan.asks.iter().map(|ask| self.on_error(plan, ask)).collect();
         let asks = || plan.asks.iter().zip(&on_error);
         for (ask, _) in asks().filter(|(_, on_error)| **on_error == OnError::Local) {
-            self.drain(plan, ask);
+            // A limit of 0 has nothing to give, except that usage is counted.
+            let is_counted = ask.action == Action::ChargeInFull && ask.cost > 0;
+            if ask.denial != Some(Denial::Blocked) || is_counted {
+                self.drain(plan, ask);
+            }
         }
         let requests = asks().map(|(ask, on_error)| {
             let peek = plan.key_request(ask).group(ask.group).action(Action::Peek);

@@ -90,10 +90,22 @@ impl<'a> Verdict<'a> {
                     }
                     group => (group, each.decision),
                 }));
-                (verdict.outcome, verdict.reported)
+                let is_policys = |place: &usize| asks[*place].policy_limit().is_some();
+                let reported = verdict.reported.filter(is_policys);
+                (verdict.outcome, reported.or_else(|| Self::report(asks, each, verdict.outcome)))
             }
         };
         Self { plan, each, outcome, reported, source, now, permits }
+    }
+
+    /// The limit of the policy to report if a limit that was sent has decided, or all limits are independent. A denial is reported
+    /// only by a limit that denies for as long.
+    fn report(asks: &[PlannedAsk<'_>], each: &[LimitDecision], outcome: Outcome) -> Option<usize> {
+        let reports = |ask: &PlannedAsk<'_>| ask.policy_limit().is_some() && !ask.is_shadow();
+        let places = || (0..asks.len()).filter(|&place| reports(&asks[place]));
+        let verdict = tollgate::Verdict::of(places().map(|place| (Group::All, each[place].decision)));
+        let is_reason = outcome.is_allowed() || verdict.outcome == outcome;
+        verdict.reported.filter(|_| is_reason).and_then(|reported| places().nth(reported))
     }
 
     /// Whether the request may pass, now or after its delay.

@@ -34,12 +34,20 @@ pub struct Model {
     next_id: u64,
     tick: u64,
     empty_since: Option<u64>,
+    untouched: Option<State>, // of a key that has no state yet, and gets none by the ask
 }
 
 impl Model {
     /// A model of a back end whose clock has this tick (ns). Its waits are rounded up to ticks.
     pub fn new(tick: u64) -> Self {
-        Self { states: HashMap::new(), slots: HashMap::new(), next_id: 0, tick, empty_since: None }
+        Self {
+            states: HashMap::new(),
+            slots: HashMap::new(),
+            next_id: 0,
+            tick,
+            empty_since: None,
+            untouched: None,
+        }
     }
 
     /// A model whose token buckets were empty at `since` (ns) instead of full.
@@ -48,11 +56,15 @@ impl Model {
     }
 
     fn state(&mut self, ask: &Ask) -> &mut State {
-        let empty_since = self.empty_since;
-        self.states.entry(ask.key.clone()).or_insert_with(|| match empty_since {
-            Some(since) => ask.rule.empty_state(since),
-            None => ask.rule.state(),
-        })
+        let Some(since) = self.empty_since else {
+            return self.states.entry(ask.key.clone()).or_insert_with(|| ask.rule.state());
+        };
+        // A limit of 0 has nothing to give, so nothing is taken from it, except that usage is counted.
+        let is_counted = ask.action == Action::ChargeInFull && ask.cost > 0;
+        if ask.denial == Some(FixedDenial::Blocked) && !is_counted && !self.states.contains_key(&ask.key) {
+            return self.untouched.insert(ask.rule.state());
+        }
+        self.states.entry(ask.key.clone()).or_insert_with(|| ask.rule.empty_state(since))
     }
 
     /// Tests an ask, together with the costs of earlier charges of the same key.
