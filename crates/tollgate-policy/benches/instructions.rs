@@ -18,12 +18,13 @@ type Case = (&'static str, fn());
 /// Why answers are there at once.
 const IN_MEMORY: &str = "the states are in memory";
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     ("one limit, admit", || check(1, "1000/s", true)),
     ("two limits, admit", || check(2, "1000/s", true)),
     ("four limits, admit", || check(4, "1000/s", true)),
     ("eight limits, admit", || check(8, "1000/s", true)),
-    ("four limits of three algorithms, admit", mixed),
+    ("four limits of three algorithms, admit", || mixed("alice")),
+    ("the same, two keys of them new", || mixed("bob")),
     ("one limit, deny", || check(1, "1/h", false)),
     ("four limits, deny", || check(4, "1/h", false)),
     ("four Envoy descriptors, admit", descriptors),
@@ -80,8 +81,8 @@ fn check(limits: usize, rate: &str, is_allowed: bool) {
     assert_eq!(measured_check(&policy, black_box(&request), black_box(at(1_000))), is_allowed);
 }
 
-/// The limits of the service's benchmark.
-fn mixed() {
+/// The limits of the service's benchmark, with the keys of `alice` in the table.
+fn mixed(user: &str) {
     let engine = engine(
         "limits:
   - { name: per-tenant, key: [tenant], token_bucket: { rate: 1000000/min, burst: 100000 } }
@@ -93,6 +94,8 @@ fn mixed() {
     let request = Request { attributes: &attributes, cost: None };
     let policy = engine.policy();
     assert!(uncounted_check(&policy, &request, at(0)));
+    let attributes = [("tenant", "acme"), ("user", user), ("path", "/api/trips")];
+    let request = Request { attributes: &attributes, cost: None };
     assert!(measured_check(&policy, black_box(&request), black_box(at(1_000))));
 }
 

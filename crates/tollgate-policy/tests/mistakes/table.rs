@@ -128,22 +128,22 @@ pub(crate) const TABLE: &[Mistake] = &[
     Mistake {
         what: "a second ask of a key is charged the cost of the first again",
         file: "crates/tollgate/src/table/plan.rs",
-        right: "let ask = Ask { cost: costs[i], ..asks[i] };",
-        wrong: "let ask = Ask { cost: asks[i].cost.max(costs[i]), ..asks[i] };",
+        right: "let cost = self.costs[i];",
+        wrong: "let cost = self.costs[i].max(self.asks[i].cost);",
         caught_by: PROMISES,
     },
     Mistake {
-        what: "two buckets of one key are decided as two keys",
+        what: "a key is charged where another stood before one was added",
         file: "crates/tollgate/src/table/plan.rs",
-        right: "if self.has_same_keys {\n            return None;\n        }",
-        wrong: "",
+        right: "shard.spend(&ask, Together { all: &asks[..*len], earlier: &[] }, now);\n        self.lose_places(i);",
+        wrong: "shard.spend(&ask, Together { all: &asks[..*len], earlier: &[] }, now);",
         caught_by: RANDOM_CALLS,
     },
     Mistake {
         what: "any-of buckets must all allow the request",
         file: "crates/tollgate/src/table/plan.rs",
-        right: "self.locked.asks[i].group",
-        wrong: "Group::All",
+        right: "self.asks[i].group\n",
+        wrong: "Group::All\n",
         caught_by: PROMISES,
     },
     Mistake {
@@ -154,11 +154,11 @@ pub(crate) const TABLE: &[Mistake] = &[
         caught_by: RANDOM_CALLS,
     },
     Mistake {
-        what: "a charge in full beyond the limit is lost if all limits are buckets",
+        what: "a charge in full is tested and charged as a charge if its key is in the table",
         file: "crates/tollgate/src/table/shard.rs",
         right: "matches!(self.action, Action::Charge | Action::Hold) && !self.is_denied",
         wrong: "matches!(self.action, Action::Charge | Action::Hold | Action::ChargeInFull) && !self.is_denied",
-        caught_by: PROMISES,
+        caught_by: RANDOM_CALLS,
     },
     Mistake {
         what: "a blocked limit is charged by its rule",

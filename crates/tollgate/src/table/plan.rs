@@ -22,7 +22,7 @@ pub(super) struct Locked<'a, const N: usize> {
     guards: [Option<Guard<'a, Shard>>; N],
     guard_of: [usize; N],
     len: usize,
-    has_same_keys: bool,
+    places: [Option<SlotPlace>; N], // of keys that were located, as long as they are there
 }
 
 impl<'a, const N: usize> Locked<'a, N> {
@@ -34,7 +34,7 @@ impl<'a, const N: usize> Locked<'a, N> {
             guards: [const { None }; N],
             guard_of: [0; N],
             len,
-            has_same_keys: false,
+            places: [None; N],
         };
         let mut shards = [0; N];
         for (i, ask) in asks.iter().enumerate() {
@@ -65,7 +65,6 @@ impl<'a, const N: usize> Locked<'a, N> {
         // The table treats two hashes as one key if they have the same shard and agree in the bits that a slot stores.
         let is_same = |j: usize| self.asks[j].hash << 16 == ask.hash << 16 && shards[j] == shard;
         let Some(first) = (0..i).find(|&j| is_same(j)) else { return };
-        self.has_same_keys = true;
         let is_charge = |action| matches!(action, Action::Charge | Action::ChargeInFull | Action::Hold);
         let is_peek = !is_charge(ask.action) || (ask.cost == 0 && ask.action != Action::ChargeInFull);
         if !is_peek {
@@ -79,38 +78,51 @@ impl<'a, const N: usize> Locked<'a, N> {
 
     /// Decides them at one instant. Returns whether the request passes.
     pub(super) fn decide(&mut self, now: Timestamp, decisions: &mut [Decision]) -> bool {
-        if let Some(places) = self.find_usual() {
-            return decide_each(&mut Usual { locked: self, places }, now, decisions);
-        }
+        self.locate();
         self.prepare(now);
         let passes = decide_each(self, now, decisions);
         if !passes {
-            for (i, decision) in decisions.iter().enumerate().filter(|(_, decision)| !decision.is_allowed()) {
-                let ask = self.asks[i];
-                self.shard_mut(i).carry_over(&ask, decision.outcome, now);
+            for (i, decision) in decisions.iter().enumerate() {
+                // A key that was located has the numbers in force.
+                if !decision.is_allowed() && self.places[i].is_none() {
+                    let ask = self.asks[i];
+                    self.shard_mut(i).carry_over(&ask, decision.outcome, now);
+                }
             }
         }
         passes
     }
 
-    /// The places of all slots, if every ask can be decided in place (`Shard::find_usual`).
-    fn find_usual(&self) -> Option<[SlotPlace; N]> {
-        let mut places = [SlotPlace::default(); N];
-        if self.has_same_keys {
-            return None;
+    /// Locates the keys for which nothing has to be added, removed or converted. Each is looked up once, and not again for its test, its
+    /// charge and its status.
+    fn locate(&mut self) {
+        for i in 0..self.len {
+            self.places[i] = self.shard(i).find_usual(&self.asks[i], self.len);
         }
-        for (i, place) in places[..self.len].iter_mut().enumerate() {
-            *place = self.shard(i).find_usual(&self.asks[i], self.len)?;
-        }
-        Some(places)
     }
 
+    /// Makes room for asks whose keys were not located.
     fn prepare(&mut self, now: Timestamp) {
         for i in 0..self.len {
+            if self.places[i].is_some() {
+                continue;
+            }
             let ask = self.asks[i];
             let shard = self.shard_mut(i);
-            shard.prepare(&ask, now);
+            let has_moved = shard.prepare(&ask, now);
             shard.note_touched();
+            if has_moved {
+                self.lose_places(i);
+            }
+        }
+    }
+
+    /// Forgets where keys are that share the shard of ask `i`, in which keys have been moved.
+    fn lose_places(&mut self, i: usize) {
+        for j in 0..self.len {
+            if self.guard_of[j] == self.guard_of[i] {
+                self.places[j] = None;
+            }
         }
     }
 
@@ -140,19 +152,31 @@ impl<const N: usize> Plan for Locked<'_, N> {
     }
 
     fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        self.shard(i).test(&self.asks[i], self.together(i), now)
+        let (shard, ask) = (self.shard(i), &self.asks[i]);
+        match self.places[i] {
+            Some(place) => shard.read_usual(place, |rule, state| rule.test(state, ask.cost, now)),
+            None => shard.test(ask, self.together(i), now),
+        }
     }
 
     fn spend(&mut self, i: usize, now: Timestamp) {
-        let Self { asks, costs, guards, guard_of, len, .. } = self;
+        let cost = self.costs[i];
+        if let Some(place) = self.places[i] {
+            return self.shard_mut(i).spend_usual(place, cost, now);
+        }
+        let Self { asks, guards, guard_of, len, .. } = self;
         let shard = guards[guard_of[i]].as_mut().expect(LOCKED);
-        let ask = Ask { cost: costs[i], ..asks[i] };
+        let ask = Ask { cost, ..asks[i] };
         // By now those before it have been charged.
         shard.spend(&ask, Together { all: &asks[..*len], earlier: &[] }, now);
+        self.lose_places(i);
     }
 
     fn status(&self, i: usize, now: Timestamp) -> Status {
-        self.shard(i).status(&self.asks[i], now)
+        match self.places[i] {
+            Some(place) => self.shard(i).read_usual(place, |rule, state| rule.status(state, now)),
+            None => self.shard(i).status(&self.asks[i], now),
+        }
     }
 
     fn counts_denied(&self, i: usize) -> bool {
@@ -165,40 +189,5 @@ impl<const N: usize> Plan for Locked<'_, N> {
 
     fn group(&self, i: usize) -> Group {
         self.asks[i].group
-    }
-}
-
-/// A plan of keys whose slots have been found. So each slot is looked up once, and not again for the test, the charge and the
-/// status.
-struct Usual<'l, 'a, const N: usize> {
-    locked: &'l mut Locked<'a, N>,
-    places: [SlotPlace; N],
-}
-
-impl<const N: usize> Plan for Usual<'_, '_, N> {
-    fn len(&self) -> usize {
-        self.locked.len
-    }
-
-    fn test(&self, i: usize, now: Timestamp) -> Outcome {
-        let cost = self.locked.asks[i].cost;
-        self.locked.shard(i).read_usual(self.places[i], |rule, state| rule.test(state, cost, now))
-    }
-
-    fn spend(&mut self, i: usize, now: Timestamp) {
-        let cost = self.locked.asks[i].cost;
-        self.locked.shard_mut(i).spend_usual(self.places[i], cost, now);
-    }
-
-    fn status(&self, i: usize, now: Timestamp) -> Status {
-        self.locked.shard(i).read_usual(self.places[i], |rule, state| rule.status(state, now))
-    }
-
-    fn counts_denied(&self, i: usize) -> bool {
-        self.locked.shard(i).counts_denied(&self.locked.asks[i])
-    }
-
-    fn group(&self, i: usize) -> Group {
-        self.locked.asks[i].group
     }
 }

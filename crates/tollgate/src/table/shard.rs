@@ -191,13 +191,15 @@ impl Shard {
         self.most_touched = self.segments.take_touched().max(self.most_touched);
     }
 
-    /// What may change a shard before a request is decided, and changes no answer: where bytes are short, a segment
-    /// is swept of what is no longer used.
-    pub(crate) fn prepare(&mut self, ask: &Ask, now: Timestamp) {
-        if !self.has_bytes(self.adds(ask, now)) {
-            let Self { segments, slab, users, rules, .. } = self;
-            segments.sweep_next(&mut |slot| reclaim(slab, users, rules, slot, now));
+    /// Sweeps a segment of keys that are no longer used, if bytes are short. That changes no answer. Returns whether it did: keys may
+    /// have moved then.
+    pub(crate) fn prepare(&mut self, ask: &Ask, now: Timestamp) -> bool {
+        if self.has_bytes(self.adds(ask, now)) {
+            return false;
         }
+        let Self { segments, slab, users, rules, .. } = self;
+        segments.sweep_next(&mut |slot| reclaim(slab, users, rules, slot, now));
+        true
     }
 
     /// Whether a request may pass. A key that is not there is unused, but where it could not be remembered,
