@@ -4,7 +4,7 @@
 //! instructions of the one call that is measured. Exits with 1 where a case is above its limit.
 
 use std::hint::black_box;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use tollgate_core::{
@@ -12,6 +12,7 @@ use tollgate_core::{
     Outcome, PermitId, Permits, Rate, Rule, SlidingCounter, SlidingLog, State, Timestamp, TokenBucket,
     Verdict, decide_all,
 };
+use tollgate_testkit::instructions;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -42,22 +43,6 @@ fn measure_all() -> ExitCode {
         passed &= !over;
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Runs this program for one case under callgrind, which counts only inside functions named `measured`.
-fn instructions(case: &str) -> u64 {
-    let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
-        .arg("--toggle-collect=*measured*")
-        .arg(program)
-        .args(["--case", case])
-        .output()
-        .expect("valgrind runs (Debian: apt-get install valgrind)");
-    let report = String::from_utf8_lossy(&output.stderr);
-    let collected = report.lines().find_map(|line| line.split_once("Collected : "));
-    let (_, count) = collected.unwrap_or_else(|| panic!("callgrind counted nothing:\n{report}"));
-    count.trim().parse().expect("a number of instructions")
 }
 
 #[inline(never)]

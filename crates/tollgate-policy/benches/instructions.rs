@@ -6,12 +6,12 @@
 
 use std::hint::black_box;
 use std::path::Path;
-use std::process::Command;
 
 use tollgate::{AlgorithmKind, Timestamp};
 use tollgate_policy::{
     CellNumbers, CellRequest, Described, Engine, Hits, Policy, PolicyInForce, Request, SentRule,
 };
+use tollgate_testkit::instructions;
 
 type Case = (&'static str, fn());
 
@@ -44,22 +44,6 @@ fn main() {
             CASES.iter().for_each(|(name, _)| println!("{name:<40} {:>12}", instructions(name)));
         }
     }
-}
-
-/// Runs this program for one case under callgrind, which counts only inside functions named `measured`.
-fn instructions(case: &str) -> u64 {
-    let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
-        .arg("--toggle-collect=*measured*")
-        .arg(program)
-        .args(["--case", case])
-        .output()
-        .expect("valgrind runs (Debian: apt-get install valgrind)");
-    let report = String::from_utf8_lossy(&output.stderr);
-    let collected = report.lines().find_map(|line| line.split_once("Collected : "));
-    let (_, count) = collected.unwrap_or_else(|| panic!("callgrind counted nothing:\n{report}"));
-    count.trim().parse().expect("a number of instructions")
 }
 
 fn engine(file: &str) -> Engine {

@@ -35,7 +35,7 @@ impl<'s> Calls<'s> {
         self.now
     }
 
-    /// Decides a request, and makes something of its verdict.
+    /// Decides a request, and passes the verdict to `then`.
     #[inline]
     pub(crate) fn check<'a, T: Send + 'a>(
         &self,
@@ -110,7 +110,7 @@ impl<'s> Calls<'s> {
         }
     }
 
-    /// Decides the descriptors of one Envoy call together, and makes something of the verdict.
+    /// Decides the descriptors of one Envoy call together, and passes the verdict to `then`.
     pub(crate) fn check_descriptors<'a, T: Send + 'a>(
         &self,
         policy: &'a PolicyInForce<'_>,

@@ -9,6 +9,7 @@
 pub mod allocations;
 pub mod answer;
 pub mod asks;
+mod callgrind;
 pub mod clock;
 pub mod conformance;
 pub mod directory;
@@ -28,6 +29,7 @@ pub mod trace;
 
 pub use allocations::Counting;
 pub use answer::{Answer, Retry, Verdict};
+pub use callgrind::instructions;
 pub use clock::FakeClock;
 pub use directory::Directory;
 pub use fault_proxy::FaultProxy;

@@ -26,7 +26,7 @@ impl Permits {
         self.local.len() + self.stored.as_ref().map_or(0, |(_, permits)| permits.len())
     }
 
-    /// Whether there is none.
+    /// Whether no slot is held.
     pub fn is_empty(&self) -> bool {
         self.local.is_empty() && self.stored.is_none()
     }

@@ -108,7 +108,7 @@ impl PolicyInForce<'_> {
         self.acquire_with(request, now, |verdict| verdict)
     }
 
-    /// [`acquire`](Self::acquire) that makes something of the verdict at once.
+    /// [`acquire`](Self::acquire) that passes the verdict to `then`, as [`check_with`](Self::check_with) does.
     #[inline]
     pub fn acquire_with<'a, T: Send + 'a>(
         &'a self,
@@ -133,7 +133,7 @@ impl PolicyInForce<'_> {
         self.check_descriptors_with(requests, now, |verdict| verdict)
     }
 
-    /// [`check_descriptors`](Self::check_descriptors) that makes something of the verdict at once.
+    /// [`check_descriptors`](Self::check_descriptors) that passes the verdict to `then`.
     pub fn check_descriptors_with<'a, T: Send + 'a>(
         &'a self,
         requests: &'a [Described<'a>],

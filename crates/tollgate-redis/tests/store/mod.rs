@@ -102,7 +102,7 @@ fn slow_pace() -> Pace {
     pace_after(100, 3)
 }
 
-/// The pace after so many intervals of high load. `floor` is in thousandths.
+/// The pace after a number of intervals of high load. `floor` is in thousandths.
 fn pace_after(floor: u32, high: usize) -> Pace {
     let mut multiplier = RateMultiplier::new(floor).unwrap();
     (0..high).for_each(|_| multiplier.observe(Load::High));

@@ -99,7 +99,7 @@ impl Rule {
         }))
     }
 
-    /// A token bucket of so many times the rate and the burst. Other rules stay as they are.
+    /// Multiplies the rate and the burst of a token bucket. Other rules stay as they are.
     #[cfg(test)]
     pub(super) fn times(mut self, times: u64) -> Self {
         if let Self::Rate(conformance::Rule::TokenBucket { tokens, burst, .. }) = &mut self {

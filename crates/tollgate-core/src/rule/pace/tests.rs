@@ -14,7 +14,7 @@ fn bucket(rate: u64, burst: u64) -> TokenBucket {
     TokenBucket::new(per_second(rate), burst).unwrap()
 }
 
-/// The pace after so many intervals of high load and then of low load. `floor` is in thousandths.
+/// The pace after intervals of high load, then intervals of low load. `floor` is in thousandths.
 fn pace(floor: u32, high: u64, low: u64) -> Pace {
     let mut multiplier = RateMultiplier::new(floor).unwrap();
     (0..high).for_each(|_| multiplier.observe(Load::High));

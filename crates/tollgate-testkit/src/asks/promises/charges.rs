@@ -78,7 +78,7 @@ pub fn a_refund_is_not_done_on_a_denial<S: Subject>(fresh: Fresh<'_, S>) {
     assert_eq!(caller.left(["a", "b"]), [3, 1]);
 }
 
-/// Also beyond the limit, and whoever denies.
+/// It is also charged beyond the limit, and whichever limit denies.
 pub fn in_full_is_charged_on_every_denial<S: Subject>(fresh: Fresh<'_, S>) {
     let limits = vec![
         limit("a", hourly(10)),
