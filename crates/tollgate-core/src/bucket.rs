@@ -256,7 +256,7 @@ pub trait Holds: Algorithm<State = Tat> {
 const MAX_REACH: u64 = 1 << 62;
 
 /// Interval and capacity, with the arithmetic of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bucket {
     interval: Interval,
     capacity: u64,  // never zero

@@ -27,7 +27,7 @@ use crate::{Algorithm, Holds, Outcome, Rate, RuleError, RuleParts, Status, Tat, 
 /// assert_eq!(rule.test(&key, 51, at(9)), Outcome::NEVER);
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BurstCredits {
     base: TokenBucket,
     peak: TokenBucket,

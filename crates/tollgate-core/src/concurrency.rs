@@ -30,7 +30,7 @@ use crate::{Nanos, Outcome, Retry, RuleError, Status, Timestamp};
 /// assert!(rule.test(&key, 1, now).is_allowed());
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Concurrency {
     limit: u64,           // never zero
     lease: Option<Nanos>, // never zero

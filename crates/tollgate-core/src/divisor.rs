@@ -8,7 +8,7 @@
 use std::num::NonZeroU64;
 
 /// A divisor with its reciprocal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Divisor {
     divisor: NonZeroU64,
     reciprocal: u64, // m

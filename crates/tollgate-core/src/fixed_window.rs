@@ -19,7 +19,7 @@ use crate::{Algorithm, Nanos, Outcome, RuleError, RuleParts, Status, Timestamp};
 /// }
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Align {
     /// At multiples of the window's length since the epoch: the same edges for all keys.
     Epoch,
@@ -49,7 +49,7 @@ pub enum Align {
 /// assert_eq!(waits, [Some(12), Some(8), Some(1), None]);
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedWindow {
     limit: u64,  // never zero
     window: u64, // nanoseconds; never zero

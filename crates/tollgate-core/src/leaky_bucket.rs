@@ -29,7 +29,7 @@ use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status,
 /// assert!(!queue.decide(&mut state, 1, now).is_allowed());
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeakyBucket {
     bucket: Bucket,
 }

@@ -31,7 +31,7 @@ use crate::{Algorithm, Holds, Nanos, Outcome, Retry, RuleError, Status, Tat, Tim
 /// assert_eq!(rule.test(&key, 2, now), Outcome::NEVER); // the bucket holds 1, however long the wait
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MaxWait<B> {
     bucket: B,
     max_wait: Nanos,    // never zero but at a pace

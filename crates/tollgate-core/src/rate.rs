@@ -26,7 +26,7 @@ pub(crate) const FINEST: u64 = 64;
 /// assert_ne!(Rate::per_minute(60)?, Rate::per_second(1)?);
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     tokens: u64, // never zero
     period: u64, // nanoseconds; never zero
@@ -164,7 +164,7 @@ pub(crate) const MAX_SPAN: Duration = Duration::from_nanos(1 << 62);
 /// 3 a second is one token each 333 333 333⅓ ns. Kept in thirds of a nanosecond that is 10⁹ ticks,
 /// exactly, and no error adds up. A rate that would need more than 64 pieces is rounded up to 1/64 ns:
 /// at 997 a second slow by 5 in 10⁹, and never fast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Interval {
     pub(crate) ticks: Divisor,
     pub(crate) per_nano: Divisor, // 1..=64

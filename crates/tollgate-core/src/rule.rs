@@ -29,7 +29,7 @@ use crate::{
 ///
 /// A new algorithm adds a variant. That is a breaking change on purpose: the compiler then reports every `match` that does not
 /// handle the new algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// See [`TokenBucket`].
     TokenBucket(TokenBucket),

@@ -20,7 +20,7 @@ use crate::{Algorithm, Nanos, Outcome, RuleError, RuleParts, Status, Timestamp};
 /// | `Strict` | `old + full + cost <= limit` | `limit`; acts as a window of up to W + w |
 /// | `Interpolate` | `old * (w-e)/w + full + cost <= limit` | `2 * limit - 1`, yet only `limit` in W - w |
 /// | `Lenient` | `full + cost <= limit` | `2 * limit` |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// By the part of it that is still in the window, as if its requests had come evenly.
     Interpolate,
@@ -37,7 +37,7 @@ pub enum Mode {
 /// - Overshoot: none in strict mode, up to `limit - 1` by interpolation, up to `limit` in lenient mode.
 /// - Choose another: for small limits the exact [`SlidingLog`](crate::SlidingLog) costs little more.
 #[doc = include_str!("sliding_counter/example.md")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingCounter {
     limit: u64,   // never zero
     window: u64,  // nanoseconds; also the pieces in a sub-window; never zero

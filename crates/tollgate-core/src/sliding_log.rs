@@ -30,7 +30,7 @@ use crate::{Algorithm, Nanos, Outcome, RuleError, RuleParts, Status, Timestamp};
 /// assert_eq!(waits, [Some(7), Some(6), Some(1), None]); // until the first has left
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingLog {
     limit: usize,  // never zero
     window: Nanos, // never zero

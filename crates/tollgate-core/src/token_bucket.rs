@@ -30,7 +30,7 @@ use crate::{Algorithm, Decision, Holds, Nanos, Outcome, Rate, RuleError, Status,
 /// assert_eq!(wait.map(|wait| wait.to_string()), Some("1.2s".into()));
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     bucket: Bucket,
     keeps_time: bool, // rather than tokens, when a key comes from other numbers

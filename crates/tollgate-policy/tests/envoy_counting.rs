@@ -341,10 +341,9 @@ fn limits_that_are_sent_count_by_unit_and_the_strictest_holds() {
     assert!(passes(&[of(10, 3600)], at(5)), "and nothing was charged");
 }
 
-/// So many different limits are remembered; a request that brings one more than there is room for is refused, and none
-/// that is asked together with it is lost.
+/// The table remembers a limit that was sent only as long as a key has it.
 #[test]
-fn more_limits_than_are_remembered_may_be_sent() {
+fn any_number_of_different_limits_may_be_sent() {
     let engine = Engine::new(Policy::default()).unwrap();
     let (policy, now) = (engine.policy(), Timestamp::from_nanos(0));
     let attributes = [("domain", "d"), ("k", "v")];
@@ -353,16 +352,12 @@ fn more_limits_than_are_remembered_may_be_sent() {
         hits: Hits::Usual,
         limit: Some(Override { limit, window: Duration::from_secs(1) }),
     };
-    for limit in 1..=4096 {
-        let _ = policy.check_descriptors(&[of(limit)], now).now().unwrap();
+    for limit in 1..=20_000 {
+        let described = [of(limit), of(20_000 + limit), of(1 + limit)];
+        let verdict = policy.check_descriptors(&described, now).now().unwrap();
+        assert!(verdict.is_ok(), "limit {limit}: {verdict:?}");
     }
-    for limit in 0..300 {
-        let described = [of(4096 + limit), of(1 + limit), of(5000 + limit)];
-        let _ = policy.check_descriptors(&described, now).now().unwrap();
-    }
-    let described = [of(1), of(9999)];
-    let refused = policy.check_descriptors(&described, now).now().unwrap();
-    assert!(matches!(refused, Ok(_) | Err(NotDecided::Override(_))), "{refused:?}");
+    assert!(engine.stats().rules <= 200, "{:?}", engine.stats());
 }
 
 /// Headers and problem bodies need a limit of the policy, also if another one has decided.

@@ -289,7 +289,7 @@ async fn compare_paces(
 ) -> usize {
     let clock = tollgate::Clock::manual_from(Duration::ZERO);
     let limiter = KeyedLimiter::builder(rule).clock(clock).build();
-    let tier = limiter.add_tiers(&[Numbers { rule, shed: Shed::Normal }]).unwrap()[0];
+    let tier = limiter.add_tier(Numbers { rule, shed: Shed::Normal });
     let (mut multiplier, mut micros, mut denied) = (RateMultiplier::new(100).unwrap(), 10_000_000, 0);
     limiter.clock().advance(Duration::from_micros(micros));
     let mut wait = 10_000_000;
@@ -324,7 +324,7 @@ async fn compare_paces(
             has_one_tier: true,
             is_denied: false,
         };
-        let asked = limiter.ask(key).tier(tier).cost(cost);
+        let asked = limiter.ask(key).tier(&tier).cost(cost);
         // A change meets a request that is charged in any case. So the key is carried over when the clock in memory changes.
         let (decided, expected) = if changes {
             (store.decide(&[ask(Action::ChargeInFull)]).await, asked.action(Action::ChargeInFull).check())
@@ -355,7 +355,7 @@ async fn compare_paces(
             }
         };
         assert!(is_near(found.status.reset_after, expected.status.reset_after), "{}", context());
-        let left = |nanos: u64| limiter.ask(key).tier(tier).peek_at(Timestamp::from_nanos(nanos)).remaining;
+        let left = |nanos: u64| limiter.ask(key).tier(&tier).peek_at(Timestamp::from_nanos(nanos)).remaining;
         let near = left(now.as_nanos().saturating_sub(ROUNDED))..=left(now.as_nanos() + ROUNDED);
         assert!(near.contains(&found.status.remaining), "{}: not in {near:?}", context());
         denied += usize::from(!found.is_allowed());

@@ -135,7 +135,7 @@ impl Service {
     pub(crate) fn tick(&self) {
         let now = self.engine.clock().now();
         self.engine.relax(now);
-        self.engine.share();
+        self.engine.maintain();
         self.held.forget_ended(now);
         self.connections.tick();
         if let Some(recorder) = &self.recorder {

@@ -80,7 +80,7 @@
 //! use tollgate::{KeyedLimiter, Rate, TokenBucket};
 //!
 //! let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_minute(100)?, 20)?);
-//! let pro = limiter.add_tier(TokenBucket::new(Rate::per_minute(1000)?, 200)?)?;
+//! let pro = limiter.add_tier(TokenBucket::new(Rate::per_minute(1000)?, 200)?);
 //! let tier_of = |tenant: &str| if tenant == "acme" { pro } else { limiter.base_tier() };
 //!
 //! let check = |tenant: &str| limiter.ask(tenant).tier(tier_of(tenant)).check();
@@ -100,7 +100,7 @@
 //!
 //! let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(60)?, 100)?);
 //! let _ = limiter.ask("alice").cost(95).check();
-//! limiter.set_rule(TokenBucket::new(Rate::per_hour(60)?, 1000)?)?;
+//! limiter.set_rule(TokenBucket::new(Rate::per_hour(60)?, 1000)?);
 //! assert_eq!(limiter.remaining("alice"), 5);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -116,9 +116,9 @@
 //! use std::time::Duration;
 //!
 //! let service = KeyedLimiter::new(TokenBucket::new(Rate::per_second(3000)?, 3000)?);
-//! let tenants = service.another(TokenBucket::new(Rate::per_minute(1000)?, 200)?)?;
-//! let users = service.another(SlidingCounter::new(50, Duration::from_secs(60), 1, Mode::Interpolate)?)?;
-//! let logins = service.another(TokenBucket::new(Rate::per_minute(10)?, 5)?)?;
+//! let tenants = service.another(TokenBucket::new(Rate::per_minute(1000)?, 200)?);
+//! let users = service.another(SlidingCounter::new(50, Duration::from_secs(60), 1, Mode::Interpolate)?);
+//! let logins = service.another(TokenBucket::new(Rate::per_minute(10)?, 5)?);
 //!
 //! // The hierarchy of one request: everybody, the tenant, the user in it, and this route of the user.
 //! let check = |tenant: &str, user: &str| {
@@ -212,13 +212,13 @@
 //!
 //! let rule = TokenBucket::new(Rate::per_second(100)?, 10)?;
 //! let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
-//! let free = limiter.add_tiers(&[Numbers { rule: rule.into(), shed: Shed::Normal }])?[0];
-//! let _ = limiter.ask("acme").tier(free).cost(10).check();
+//! let free = limiter.add_tier(Numbers { rule: rule.into(), shed: Shed::Normal });
+//! let _ = limiter.ask("acme").tier(&free).cost(10).check();
 //!
 //! let mut multiplier = RateMultiplier::new(100)?; // not below a tenth
 //! multiplier.observe(Load::High);
 //! limiter.set_paces(&multiplier); // 80 a second from now on
-//! let wait = limiter.ask("acme").tier(free).check().retry_after().unwrap();
+//! let wait = limiter.ask("acme").tier(&free).check().retry_after().unwrap();
 //! assert_eq!(wait.to_string(), "12.5ms");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -14,9 +14,8 @@ use tollgate_core::{Decision, Rule, Status, Timestamp};
 
 pub use self::builder::Builder;
 pub use self::request::{Request, Turn};
-pub use self::tiers::{Numbers, Shed, Tier, TooManyRules};
-use crate::sync::Mutex;
-use crate::table::{Ask, Settings, Stats, Table, TierId};
+pub use self::tiers::{Numbers, Shed, Tier};
+use crate::table::{Ask, AskRule, LimiterLife, Part, RequestRule, Settings, Stats, Table, TierCell};
 use crate::{Clock, NotReady};
 
 /// Limits each key by a rule, or by one of several.
@@ -37,8 +36,9 @@ use crate::{Clock, NotReady};
 pub struct KeyedLimiter {
     table: Arc<Table>,
     limit: u64, // no other limiter of the table has or had it
+    part: Part,
     tier: Tier,
-    owner: Arc<Owner>,
+    life: Arc<LimiterLife>,
 }
 
 impl KeyedLimiter {
@@ -70,59 +70,37 @@ impl KeyedLimiter {
     }
 
     /// Another limiter in the same table: its keys are its own, the bound on them is shared, and both can be
-    /// asked at once with [`check_all`](Self::check_all). When its last clone is dropped, so are its rules and, in
-    /// passing, its keys.
+    /// asked at once with [`check_all`](Self::check_all). When its last clone is dropped, its keys are forgotten in passing.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
     ///
     /// let users = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
-    /// let tenants = users.another(TokenBucket::new(Rate::per_second(50)?, 100)?)?;
+    /// let tenants = users.another(TokenBucket::new(Rate::per_second(50)?, 100)?);
     /// let _ = users.check("acme");
     /// assert_eq!(tenants.remaining("acme"), 100); // a key of its own, of the same name
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), tollgate::RuleError>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the table has 65535 rules in use, of all its limiters and tiers.
-    pub fn another(&self, rule: impl Into<Rule>) -> Result<Self, TooManyRules> {
-        Self::within(&self.table, rule.into())
+    #[must_use]
+    pub fn another(&self, rule: impl Into<Rule>) -> Self {
+        Self::within(&self.table, self.part, rule.into())
     }
 
-    /// [`another`](Self::another) for each of these rules, in one step: all or none.
+    /// [`another`](Self::another) limiter, with its keys in the [second part](Builder::second_part) of the table.
     ///
-    /// ```
-    /// use tollgate::{KeyedLimiter, Rate, Rule, TokenBucket};
+    /// # Panics
     ///
-    /// let first = KeyedLimiter::new(TokenBucket::new(Rate::per_second(5)?, 10)?);
-    /// let rules = [20, 30].map(|burst| TokenBucket::new(Rate::per_second(5)?, burst).map(Rule::from));
-    /// let [a, b] = rules;
-    /// let others = first.another_each(&[a?, b?])?;
-    /// assert_eq!(others.iter().map(|limiter| limiter.remaining("acme")).collect::<Vec<_>>(), [20, 30]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the table would have more than 65535 rules in use.
-    pub fn another_each(&self, rules: &[Rule]) -> Result<Vec<Self>, TooManyRules> {
-        let numbers: Vec<Numbers> = rules.iter().map(|rule| Numbers::from(*rule)).collect();
-        let ids = self.table.add_tiers(&numbers).ok_or(TooManyRules)?;
-        Ok(ids.into_iter().map(|id| Self::with_tier(&self.table, id)).collect())
+    /// When the table has no second part.
+    #[must_use]
+    pub fn another_in_second_part(&self, rule: impl Into<Rule>) -> Self {
+        assert!(self.table.has_second_part(), "the table has one part: make it with `Builder::second_part`");
+        Self::within(&self.table, Part::Second, rule.into())
     }
 
-    fn within(table: &Arc<Table>, rule: Rule) -> Result<Self, TooManyRules> {
-        let ids = table.add_tiers(&[Numbers::from(rule)]).ok_or(TooManyRules)?;
-        Ok(Self::with_tier(table, ids[0]))
-    }
-
-    /// A limiter of its own for a tier that nobody has.
-    fn with_tier(table: &Arc<Table>, id: TierId) -> Self {
-        let limit = table.next_limit();
-        let tier = Tier { id, limit, table: table.number };
-        let owner = Arc::new(Owner { table: Arc::clone(table), tiers: Mutex::new(vec![id]) });
-        Self { table: Arc::clone(table), limit, tier, owner }
+    fn within(table: &Arc<Table>, part: Part, rule: Rule) -> Self {
+        let (limit, life) = (table.next_limit(), Arc::default());
+        let tier = Tier::new(TierCell::new(table.align(rule.into()), &life), limit, table.number);
+        Self { table: Arc::clone(table), limit, part, tier, life }
     }
 
     /// Decides a request of cost 1, now.
@@ -196,7 +174,7 @@ impl KeyedLimiter {
     #[inline]
     pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Request<'_> {
         let hash = self.table.secret.hash(self.limit, key);
-        Request { limiter: self, ask: Ask { hash, tier: self.tier.id, cost: 1, ..Ask::NOTHING } }
+        self.ask_by_hash(hash)
     }
 
     /// [`ask`](Self::ask) by the hash that [`Request::key_hash`] returned, so that a key is hashed once for several requests.
@@ -211,8 +189,16 @@ impl KeyedLimiter {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     #[inline]
-    pub const fn ask_by_hash(&self, hash: u64) -> Request<'_> {
-        Request { limiter: self, ask: Ask { hash, tier: self.tier.id, cost: 1, ..Ask::NOTHING } }
+    pub fn ask_by_hash(&self, hash: u64) -> Request<'_> {
+        let rule = AskRule::Tier(&self.tier.cell);
+        Request { limiter: self, ask: Ask { hash, rule, part: self.part, cost: 1, ..Ask::NOTHING } }
+    }
+
+    /// A rule for requests that bring their own: [`Request::rule`](crate::Request::rule), which has an example. `name` is
+    /// what the rule was made of: two rules of one name must be equal.
+    pub fn request_rule<N: Hash + ?Sized>(&self, name: &N, rule: impl Into<Rule>) -> RequestRule {
+        let rule = self.table.align(rule.into().into()).rule;
+        RequestRule::new(self.table.secret.hash(self.limit, name), rule)
     }
 
     /// What remains of a key, and when it is as new. Charges nothing.
@@ -284,7 +270,29 @@ impl KeyedLimiter {
 
     /// [`reset`](Self::reset) by the hash that [`Request::key_hash`] returned.
     pub fn reset_by_hash(&self, hash: u64) -> bool {
-        self.table.reset(hash)
+        self.table.reset(self.part, hash)
+    }
+
+    /// Forgets keys of the table that are no longer used, and gives their memory back. Looks at `most` slots, or a few hundred
+    /// more, and goes on where it last ended; a key takes about 1.4 slots.
+    ///
+    /// Nobody has to call it: requests forget keys in passing. Call it now and then, for example every second with a million
+    /// slots, if memory should be given back soon after a spike even when few requests come.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(1)?, 5)?;
+    /// let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
+    /// (0..1000).for_each(|user| drop(limiter.check(&user)));
+    /// limiter.clock().advance(Duration::from_secs(1)); // their buckets are full again
+    /// limiter.sweep(1_000_000);
+    /// assert_eq!(limiter.stats().keys, 0);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn sweep(&self, most: usize) {
+        self.table.sweep(most);
     }
 
     /// Where the time comes from.
@@ -313,29 +321,19 @@ impl KeyedLimiter {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn stats(&self) -> Stats {
-        self.table.stats()
+        self.table.stats(None)
     }
-}
 
-/// The tiers of a limiter, removed from its table when its last clone is dropped.
-struct Owner {
-    table: Arc<Table>,
-    tiers: Mutex<Vec<TierId>>,
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // Where nobody else has the table, it goes too.
-        if Arc::strong_count(&self.table) > 1 {
-            self.table.remove_tiers(&self.tiers.lock());
-        }
+    /// [`stats`](Self::stats) of the [part](Builder::second_part) of the table that the keys of this limiter are in.
+    pub fn part_stats(&self) -> Stats {
+        self.table.stats(Some(self.part))
     }
 }
 
 impl fmt::Debug for KeyedLimiter {
     /// The rule and what the table holds, not the table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rule = self.rule_of(self.tier);
+        let rule = self.rule_of(&self.tier);
         f.debug_struct("KeyedLimiter")
             .field("rule", &rule)
             .field("stats", &self.stats())

@@ -53,11 +53,11 @@ pub use adaptive_limiter::{AdaptiveLimiter, Flight};
 pub use clock::{Clock, Sleep};
 pub use delay_queue::{DelayQueue, Wait};
 pub use fair_semaphore::{FairSemaphore, FairSemaphoreBuilder, NoSlot, Slot, SlotRequest};
-pub use keyed::{Builder, KeyedLimiter, Numbers, Request, Shed, Tier, TooManyRules, Turn};
+pub use keyed::{Builder, KeyedLimiter, Numbers, Request, Shed, Tier, Turn};
 pub use limiter::Limiter;
 pub use permit::Permit;
 pub use secret::Secret;
-pub use table::{Stats, WhenFull};
+pub use table::{RequestRule, Stats, WhenFull};
 pub use tollgate_core::{
     Action, Algorithm, AlgorithmKind, Align, BucketParts, BurstCredits, Concurrency, Decision, FixedWindow,
     Group, Holds, LeakyBucket, MaxWait, Mode, Nanos, Outcome, PermitId, Rate, Retry, Rule, RuleError,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_core::PermitId;
 
 use crate::limiter::Sole;
-use crate::table::{Ask, Table};
+use crate::table::{HeldSlot, Table};
 
 /// A place in a concurrency limit, given back when it is dropped.
 ///
@@ -29,13 +29,13 @@ use crate::table::{Ask, Table};
 pub struct Permit(Option<Held>); // none once it has been given back
 
 enum Held {
-    Key { table: Arc<Table>, ask: Ask },
+    Key { table: Arc<Table>, slot: HeldSlot },
     Sole { sole: Arc<Sole>, id: PermitId },
 }
 
 impl Permit {
-    pub(crate) const fn keyed(table: Arc<Table>, ask: Ask) -> Self {
-        Self(Some(Held::Key { table, ask }))
+    pub(crate) const fn keyed(table: Arc<Table>, slot: HeldSlot) -> Self {
+        Self(Some(Held::Key { table, slot }))
     }
 
     pub(crate) const fn sole(sole: Arc<Sole>, id: PermitId) -> Self {
@@ -65,7 +65,7 @@ impl Permit {
 
     fn give_back(&mut self) -> bool {
         match self.0.take() {
-            Some(Held::Key { table, ask }) => table.release(&ask, table.clock.now()),
+            Some(Held::Key { table, slot }) => table.release(&slot, table.clock.now()),
             Some(Held::Sole { sole, id }) => sole.release(id),
             None => false,
         }

@@ -24,10 +24,10 @@ fn bytes_are_counted_and_bounded() {
             .max_bytes(MAX_BYTES)
             .when_full(when_full)
             .build();
-        let logs = buckets.another(SlidingLog::new(3000, minute).unwrap()).unwrap();
+        let logs = buckets.another(SlidingLog::new(3000, minute).unwrap());
         let counter = |buckets| SlidingCounter::new(100, minute, buckets, Mode::Strict).unwrap();
-        let counters = buckets.another(counter(30)).unwrap();
-        let flights = buckets.another(Concurrency::new(1000, None).unwrap()).unwrap();
+        let counters = buckets.another(counter(30));
+        let flights = buckets.another(Concurrency::new(1000, None).unwrap());
         let mut random = Random::new(seed as u64);
         let mut permits = Vec::with_capacity(2000);
         let empty = Counting::bytes() - before;
@@ -47,7 +47,7 @@ fn bytes_are_counted_and_bounded() {
             }
             // Longer and shorter rings: keys that are there are carried over all the same.
             if i.is_multiple_of(50_000) {
-                counters.set_rule(counter(20 + (i / 50_000 % 2) as u32 * 10)).unwrap();
+                counters.set_rule(counter(20 + (i / 50_000 % 2) as u32 * 10));
             }
             if i.is_multiple_of(100) {
                 let (stats, really) = (buckets.stats(), Counting::bytes() - before);

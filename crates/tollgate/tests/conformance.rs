@@ -24,7 +24,7 @@ impl Table {
         }
         let rule = plain::rule_of(line.rule);
         let limiter = match &self.first {
-            Some(first) => first.another(rule).unwrap(),
+            Some(first) => first.another(rule),
             None => KeyedLimiter::builder(rule).clock(Clock::manual()).build(),
         };
         self.first.get_or_insert_with(|| limiter.clone());

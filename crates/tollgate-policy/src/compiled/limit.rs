@@ -1,15 +1,12 @@
-//! A limit of a policy, ready to plan by: its conditions, its key, its states in the table, and whose numbers are whose.
+//! A limit of a policy, ready to plan by: its conditions, its key, its states in the table, and its numbers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate::adaptive::Pace;
-use tollgate::{Action, Group, KeyedLimiter, Numbers, Request, Rule, Shed, Tier, TooManyRules};
+use tollgate::{Action, Group, KeyedLimiter, Numbers, Request, Rule, Shed, Tier};
 
 use super::attributes::{NameId, Values};
 use super::conditions::Conditions;
@@ -18,8 +15,8 @@ use crate::engine::Key;
 use crate::policy::{Limit, Pattern, WhenMissing};
 use crate::store::Ask;
 
-/// One of the sets of numbers that a limit has. A table tells at most 65535 apart.
-pub(crate) type NumbersId = u16;
+/// One of the sets of numbers that a limit has.
+pub(crate) type NumbersId = u32;
 
 /// A limit, ready to plan by.
 #[derive(Debug)]
@@ -29,98 +26,121 @@ pub(crate) struct CompiledLimit {
     pub(crate) is_concurrency: bool,
     pub(crate) conditions: Conditions,
     key: Vec<SmallVec<[NameId; 2]>>,
-    pub(super) counter: Arc<Counter>,
-    numbers: Vec<CompiledNumbers>,
-    by_owner: HashMap<Owner, NumbersId>,
+    limiter: KeyedLimiter, // the states of its keys; they outlive a reload if neither the algorithm nor the key has changed
+    numbers: Vec<CompiledNumbers>, // those of all first, then those of tiers
     pub(super) by_tier: Vec<NumbersId>, // those without a tier first
+    of_tenants: HashMap<OwnNumbers, NumbersId>, // tenants with equal numbers share them
     tag: Option<usize>,                 // the part of its key that all keys of a request have in common
     has_one_tier: bool, // each key has one set of numbers at a time: asked under another, it has moved
 }
 
-/// A set of numbers, and where the table has them.
+/// A set of numbers.
 #[derive(Debug)]
 pub(crate) struct CompiledNumbers {
     pub(crate) rule: Rule,
     is_blocked: bool, // the limit is 0: every request is denied without asking the rule
     pub(crate) shed: Shed,
-    owner: Owner,
-    tier: Tier,
-    place: Option<Arc<Place>>, // kept from others as long as these numbers are
+    local: Rule, // what the table of this process has: the rule, or a share of it
+    tier: Tier,  // of the table
 }
 
-/// Whose numbers they are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Owner {
-    All,
-    Tier(String),
-    Tenant(String),
-}
-
-/// The states of a limit's keys. They outlive a reload if neither the algorithm nor the key has changed.
-pub(crate) struct Counter {
-    limiter: KeyedLimiter,
-    spare: Mutex<Vec<Tier>>,
-}
-
-/// A place for numbers in the table. It can be taken by others once no request knows it any more.
-#[derive(Debug)]
-struct Place {
-    tier: Tier,
-    counter: Arc<Counter>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.counter.spare.lock().push(self.tier);
-    }
-}
-
-impl fmt::Debug for Counter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Counter(..)")
-    }
+/// Numbers that a tenant has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OwnNumbers {
+    pub(super) rule: Rule,
+    pub(super) is_blocked: bool,
+    pub(super) shed: Shed,
 }
 
 impl CompiledLimit {
+    /// Compiles a limit. If it continues the limit `before`, it keeps the states and the numbers that have not changed.
     pub(super) fn new(
         policy: Limit,
         number: usize,
         compiled: &CompiledPolicy,
-        before: Option<&Self>,
-        counter: Arc<Counter>,
+        before: Option<(&CompiledPolicy, &Self)>,
+        table: &KeyedLimiter,
         local: TableRules,
-    ) -> Result<Self, TooManyRules> {
-        let mut numbers = Counter::places(&counter, owners(&policy, compiled), before, local)?;
-        for numbers in &mut numbers {
-            numbers.is_blocked = compiled.is_blocked_for(&policy, &numbers.owner);
-            numbers.shed = compiled.shed_of(&numbers.owner);
-        }
+    ) -> Self {
+        let limiter = match before {
+            Some((_, before)) => before.limiter.clone(),
+            None => table.another(local.rule(&policy.rule)),
+        };
         let place =
             |name: &String| compiled.names.place(name).expect("every attribute of the policy has a place");
         let mut limit = Self {
             number,
             is_concurrency: matches!(policy.rule, Rule::Concurrency(_)),
-            has_one_tier: numbers.len() == 1 || policy.counts_by_tenant(),
+            has_one_tier: false,
             conditions: Conditions::new(&policy.applies_to, &compiled.names),
             key: policy.key.iter().map(|part| part.0.iter().map(place).collect()).collect(),
-            by_owner: (0..).zip(&numbers).map(|(id, numbers)| (numbers.owner.clone(), id)).collect(),
-            counter,
-            numbers,
-            by_tier: Vec::new(),
+            limiter,
+            numbers: Vec::new(),
+            by_tier: Vec::with_capacity(1 + compiled.tier_names.len()),
+            of_tenants: HashMap::new(),
             tag: policy.tag(),
             policy,
         };
-        let of_tier = |tier: &String| limit.numbers_for(&Owner::Tier(tier.clone())).unwrap_or(0);
-        limit.by_tier = std::iter::once(0).chain(compiled.tier_names.iter().map(of_tier)).collect();
-        Ok(limit)
+        let base = limit.own_numbers(compiled, None);
+        let id = limit.add_numbers(base, before.map(|(_, before)| before.numbers(0)), local);
+        limit.by_tier.push(id);
+        for name in &compiled.tier_names {
+            let own = limit.own_numbers(compiled, Some(name));
+            let had = before.and_then(|(policy, before)| before.numbers_of_tier(policy.tier(name)?));
+            let id = if own == base { 0 } else { limit.add_numbers(own, had, local) };
+            limit.by_tier.push(id);
+        }
+        limit.has_one_tier = limit.numbers.len() == 1 || limit.policy.counts_by_tenant();
+        limit
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sets_of_numbers(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// The numbers that a tier has of its own. None if it has those of all.
+    fn numbers_of_tier(&self, tier: u16) -> Option<&CompiledNumbers> {
+        let id = self.by_tier[usize::from(tier) + 1];
+        (id != 0).then(|| self.numbers(id))
+    }
+
+    /// The numbers of a tier, or of those without one.
+    fn own_numbers(&self, compiled: &CompiledPolicy, tier: Option<&str>) -> OwnNumbers {
+        OwnNumbers {
+            rule: *self.policy.rule_for(tier),
+            is_blocked: self.policy.is_blocked(tier),
+            shed: compiled.shed_of(tier),
+        }
+    }
+
+    /// Adds the numbers that a tenant has of its own. Tenants with equal numbers share them.
+    pub(super) fn add_own(&mut self, own: OwnNumbers, before: Option<&Self>, local: TableRules) -> NumbersId {
+        if let Some(id) = self.of_tenants.get(&own) {
+            return *id;
+        }
+        let had = before.and_then(|before| before.of_tenants.get(&own).map(|id| before.numbers(*id)));
+        let id = self.add_numbers(own, had, local);
+        self.of_tenants.insert(own, id);
+        self.has_one_tier = self.policy.counts_by_tenant();
+        id
+    }
+
+    fn add_numbers(&mut self, own: OwnNumbers, had: Option<&CompiledNumbers>, local: TableRules) -> NumbersId {
+        let OwnNumbers { rule, is_blocked, shed } = own;
+        let local = local.rule(&rule);
+        let numbers = Numbers { rule: local, shed };
+        let tier = match had {
+            Some(had) if (had.local, had.shed) == (local, shed) => had.tier.clone(),
+            Some(had) => self.limiter.with_numbers(&had.tier, numbers),
+            None => self.limiter.add_tier(numbers),
+        };
+        self.numbers.push(CompiledNumbers { rule, is_blocked, shed, local, tier });
+        (self.numbers.len() - 1) as NumbersId
     }
 
     pub(crate) fn numbers(&self, id: NumbersId) -> &CompiledNumbers {
-        &self.numbers[usize::from(id)]
-    }
-
-    pub(super) fn numbers_for(&self, owner: &Owner) -> Option<NumbersId> {
-        self.by_owner.get(owner).copied()
+        &self.numbers[id as usize]
     }
 
     /// Whether the limit denies a request because an attribute of its key is missing. None where it does not apply then.
@@ -212,14 +232,14 @@ impl CompiledLimit {
     /// A request of cost 1 to a key, as the table of this process decides it.
     #[inline]
     pub(crate) fn table_request(&self, numbers: NumbersId, hash: u64) -> Request<'_> {
-        let (request, tier) = (self.counter.limiter.ask_by_hash(hash), self.numbers(numbers).tier);
+        let (request, tier) = (self.limiter.ask_by_hash(hash), &self.numbers(numbers).tier);
         if self.has_one_tier { request.only_tier(tier) } else { request.tier(tier) }
     }
 
     /// The hash of the key that a request counts under, in this limit and no other.
     #[inline]
     pub(crate) fn key_hash(&self, values: &Values<'_>) -> u64 {
-        let limiter = &self.counter.limiter;
+        let limiter = &self.limiter;
         match &self.policy.descriptor {
             Some(descriptor) => limiter.ask(&Parts(values.of_entries(&descriptor.entries))),
             None => limiter.ask(&Parts(self.key_values(values))),
@@ -231,87 +251,10 @@ impl CompiledLimit {
         self.key.iter().map(|names| Self::value(names, values).unwrap_or_default())
     }
 
-    /// What the table of this process has to know of its numbers.
-    pub(super) fn changes(&self, local: TableRules) -> impl Iterator<Item = (&KeyedLimiter, Tier, Numbers)> {
-        self.numbers.iter().map(move |numbers| {
-            let Self { counter, .. } = self;
-            let rule = local.rule(&numbers.rule);
-            (&counter.limiter, numbers.tier, Numbers { rule, shed: numbers.shed })
-        })
-    }
-
     /// Forgets a key. False if it was not remembered.
     pub(crate) fn reset(&self, hash: u64) -> bool {
-        self.counter.limiter.reset_by_hash(hash)
+        self.limiter.reset_by_hash(hash)
     }
-}
-
-impl Counter {
-    pub(super) fn new(limiter: KeyedLimiter) -> Arc<Self> {
-        Arc::new(Self { limiter, spare: Mutex::default() })
-    }
-
-    /// A place for the numbers of each owner: where the owner had one, the same; else one that is free, or a new one.
-    fn places(
-        counter: &Arc<Self>,
-        owners: Vec<(Owner, Rule)>,
-        before: Option<&CompiledLimit>,
-        local: TableRules,
-    ) -> Result<Vec<CompiledNumbers>, TooManyRules> {
-        let had = |owner: &Owner| {
-            let before = before?;
-            before.numbers_for(owner).map(|id| before.numbers(id))
-        };
-        let mut free = {
-            let new: Vec<_> =
-                owners.iter().filter(|(owner, _)| *owner != Owner::All && had(owner).is_none()).collect();
-            let mut spare = counter.spare.lock();
-            let taken = spare.len().min(new.len());
-            let first = spare.len() - taken;
-            let mut free: Vec<Tier> = spare.drain(first..).collect();
-            let numbers = |(_, rule): &&(Owner, Rule)| Numbers { rule: local.rule(rule), shed: Shed::Exempt };
-            let missing: Vec<_> = new[taken..].iter().map(numbers).collect();
-            match counter.limiter.add_tiers(&missing) {
-                Ok(added) => free.extend(added),
-                Err(too_many) => {
-                    spare.extend(free);
-                    return Err(too_many);
-                }
-            }
-            free.into_iter()
-        };
-        let place = |(owner, rule): (Owner, Rule)| {
-            let (tier, place) = match had(&owner) {
-                _ if owner == Owner::All => (counter.limiter.base_tier(), None),
-                Some(had) => (had.tier, had.place.clone()),
-                None => {
-                    let tier = free.next().expect("as many as are new");
-                    (tier, Some(Arc::new(Place { tier, counter: Arc::clone(counter) })))
-                }
-            };
-            CompiledNumbers { rule, is_blocked: false, shed: Shed::Exempt, owner, tier, place }
-        };
-        Ok(owners.into_iter().map(place).collect())
-    }
-}
-
-/// Everybody with numbers of their own of a limit, those of all first.
-fn owners(limit: &Limit, compiled: &CompiledPolicy) -> Vec<(Owner, Rule)> {
-    let mut owners = vec![(Owner::All, limit.rule)];
-    let base_shed = compiled.shed_of(&Owner::All);
-    for name in &compiled.tier_names {
-        let (owner, rule) = (Owner::Tier(name.clone()), *limit.rule_for(Some(name)));
-        let is_blocked = limit.is_blocked(Some(name)) != limit.is_blocked(None);
-        if rule != limit.rule || is_blocked || compiled.shed_of(&owner) != base_shed {
-            owners.push((owner, rule));
-        }
-    }
-    let mut own: Vec<_> = compiled.policy.tenants.iter().collect();
-    own.sort_unstable_by_key(|(name, _)| *name);
-    for (name, tenant) in own {
-        owners.extend(tenant.limits.get(&limit.name).map(|rule| (Owner::Tenant(name.clone()), *rule)));
-    }
-    owners
 }
 
 /// The parts of a key. Each is hashed with its length, so that no two keys look alike.

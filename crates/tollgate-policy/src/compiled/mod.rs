@@ -8,12 +8,12 @@ mod limit;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate::{KeyedLimiter, Rule, Shed, TooManyRules};
+use tollgate::{KeyedLimiter, Rule, Shed};
 
 use self::attributes::{Names, TIER};
 use self::conditions::Conditions;
 use self::descriptors::Descriptors;
-use self::limit::{Counter, Owner};
+use self::limit::OwnNumbers;
 use crate::policy::{Limit, Policy};
 use crate::request_attributes::header_table::HeaderTable;
 
@@ -24,7 +24,7 @@ pub(crate) use self::limit::{CompiledLimit, NumbersId, Parts};
 /// A policy, ready to plan by.
 #[derive(Debug)]
 pub(crate) struct CompiledPolicy {
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
     pub(crate) names: Names,
     pub(crate) headers: HeaderTable,
     pub(super) tier_names: Vec<String>,
@@ -61,26 +61,26 @@ pub(crate) type TierId = Option<u16>;
 #[derive(Debug)]
 struct CompiledTenant {
     tier: TierId,
-    own: Vec<(usize, NumbersId)>, // by number of the limit
+    own: Box<[(usize, NumbersId)]>, // by number of the limit, in order
 }
 
 /// The tier of a tenant, and the numbers that it has of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TenantNumbers<'p> {
     pub(crate) tier: TierId,
-    own: &'p [(usize, NumbersId)], // by number of the limit
+    own: &'p [(usize, NumbersId)], // by number of the limit, in order
 }
 
 impl CompiledPolicy {
-    /// Compiles a policy, and writes its numbers to the table of `limiter`. Limits that are in `before` keep their keys. On an
-    /// error, nothing changes for the policy in force.
+    /// Compiles a policy, with its states in the table of `limiter`. Limits that are in `before` keep their keys. Nothing changes
+    /// for requests that are decided by `before`.
     pub(crate) fn new(
-        policy: Policy,
+        policy: Arc<Policy>,
         before: Option<&Self>,
         limiter: &KeyedLimiter,
-        numbers: &mut HashMap<String, usize>,
+        numbers: &mut LimitNumbers,
         local: TableRules,
-    ) -> Result<Self, TooManyRules> {
+    ) -> Self {
         let names = Names::new(attributes_of(&policy));
         let mut tier_names: Vec<String> = policy.tiers.keys().cloned().collect();
         tier_names.sort_unstable();
@@ -107,32 +107,16 @@ impl CompiledPolicy {
         let old = before.iter().flat_map(|before| &before.limits);
         let old: HashMap<&str, &CompiledLimit> = old.map(|old| (old.policy.name.as_str(), old)).collect();
         let same = |limit: &Limit| {
-            old.get(limit.name.as_str()).copied().filter(|old| old.policy.continues_as(limit))
+            let old = old.get(limit.name.as_str()).copied().filter(|old| old.policy.continues_as(limit));
+            before.zip(old)
         };
-        // There may be thousands of limits, so all new ones are added to the table in one call.
-        let new: Vec<Rule> = compiled
-            .policy
-            .limits
-            .iter()
-            .filter(|limit| same(limit).is_none())
-            .map(|limit| local.rule(&limit.rule))
-            .collect();
-        let mut new = limiter.another_each(&new)?.into_iter();
         for limit in &compiled.policy.limits {
-            let next = numbers.len();
-            let number = *numbers.entry(limit.name.clone()).or_insert(next);
-            let before = same(limit);
-            let counter = match before {
-                Some(before) => Arc::clone(&before.counter),
-                None => Counter::new(new.next().expect("one for each that is new")),
-            };
-            let limit = CompiledLimit::new(limit.clone(), number, &compiled, before, counter, local)?;
+            let number = numbers.number_of(&limit.name);
+            let limit = CompiledLimit::new(limit.clone(), number, &compiled, same(limit), limiter, local);
             compiled.limits.push(limit);
         }
-        compiled.tenants = compiled.tenants();
-        let changes: Vec<_> = compiled.limits.iter().flat_map(|limit| limit.changes(local)).collect();
-        KeyedLimiter::set_tiers(&changes)?;
-        Ok(compiled)
+        compiled.add_tenants(same, local);
+        compiled
     }
 
     pub(crate) fn limit(&self, place: u32) -> &CompiledLimit {
@@ -175,54 +159,82 @@ impl CompiledPolicy {
 
     /// The numbers that somebody has of a limit: their own, their tier's, or those of all.
     pub(crate) fn numbers_of(&self, limit: &CompiledLimit, standing: &TenantNumbers<'_>) -> NumbersId {
-        match standing.own.iter().find(|(number, _)| *number == limit.number) {
-            Some((_, numbers)) => *numbers,
-            None => limit.by_tier[standing.tier.map_or(0, |tier| usize::from(tier) + 1)],
+        match standing.own.binary_search_by_key(&limit.number, |(number, _)| *number) {
+            Ok(place) => standing.own[place].1,
+            Err(_) => limit.by_tier[standing.tier.map_or(0, |tier| usize::from(tier) + 1)],
         }
     }
 
-    fn tenants(&self) -> HashMap<String, CompiledTenant> {
-        let tenant = |(name, tenant): (&String, &crate::policy::Tenant)| {
-            let own = self.limits.iter().filter_map(|limit| {
-                let numbers = limit.numbers_for(&Owner::Tenant(name.clone()))?;
-                tenant.limits.contains_key(&limit.policy.name).then_some((limit.number, numbers))
-            });
+    /// Compiles the tenants, each in a time that depends only on the numbers that it has of its own.
+    fn add_tenants<'b>(
+        &mut self,
+        before: impl Fn(&Limit) -> Option<(&'b Self, &'b CompiledLimit)>,
+        local: TableRules,
+    ) {
+        let limits: HashMap<String, usize> =
+            (0..).zip(&self.limits).map(|(i, limit)| (limit.policy.name.clone(), i)).collect();
+        let mut tenants = HashMap::with_capacity(self.policy.tenants.len());
+        for (name, tenant) in &self.policy.tenants {
+            let shed = self.shed_of(tenant.tier.as_deref().or(self.policy.default_tier.as_deref()));
             let tier = tenant.tier.as_deref().and_then(|tier| self.tier(tier));
-            (name.clone(), CompiledTenant { tier, own: own.collect() })
-        };
-        self.policy.tenants.iter().map(tenant).collect()
-    }
-
-    /// Whether nothing passes for the owner of some numbers of a limit.
-    fn is_blocked_for(&self, limit: &Limit, owner: &Owner) -> bool {
-        match owner {
-            Owner::All => limit.is_blocked(None),
-            Owner::Tier(tier) => limit.is_blocked(Some(tier)),
-            Owner::Tenant(tenant) => {
-                let own = self.policy.tenants.get(tenant);
-                limit.has_blocked_descriptor() || own.is_some_and(|own| own.is_blocked(&limit.name))
+            let mut own: Vec<(usize, NumbersId)> = Vec::with_capacity(tenant.limits.len());
+            for (name, rule) in &tenant.limits {
+                let Some(limit) = limits.get(name).map(|&i| &mut self.limits[i]) else { continue };
+                let is_blocked = limit.policy.has_blocked_descriptor() || tenant.is_blocked(name);
+                let numbers = OwnNumbers { rule: *rule, is_blocked, shed };
+                let had = before(&limit.policy).map(|(_, limit)| limit);
+                own.push((limit.number, limit.add_own(numbers, had, local)));
             }
+            own.sort_unstable();
+            tenants.insert(name.clone(), CompiledTenant { tier, own: own.into() });
         }
+        self.tenants = tenants;
     }
 
-    /// How hard adaptive rates press the owner of some numbers.
-    fn shed_of(&self, owner: &Owner) -> Shed {
+    /// How hard adaptive rates press the tenants of a tier, or those without one.
+    fn shed_of(&self, tier: Option<&str>) -> Shed {
         if self.policy.adaptive_rates.is_none() {
             return Shed::Exempt;
         }
-        let tier = match owner {
-            Owner::All => None,
-            Owner::Tier(tier) => Some(tier.as_str()),
-            Owner::Tenant(tenant) => {
-                let own = self.policy.tenants.get(tenant).and_then(|tenant| tenant.tier.as_deref());
-                own.or(self.policy.default_tier.as_deref())
-            }
-        };
         match tier.and_then(|tier| self.policy.tiers.get(tier)).map_or(1, |tier| tier.shed) {
             0 => Shed::Exempt,
             1 => Shed::Normal,
             _ => Shed::First,
         }
+    }
+}
+
+/// The numbers of limits, by which callers count them: each limit in force has one of its own.
+#[derive(Debug, Default)]
+pub(crate) struct LimitNumbers {
+    by_name: HashMap<String, usize>,
+    free: Vec<usize>,
+    given: usize,
+}
+
+impl LimitNumbers {
+    /// The number of the limit of this name, which gets one if it has none.
+    fn number_of(&mut self, name: &str) -> usize {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
+        }
+        let number = self.free.pop().unwrap_or(self.given);
+        self.given = self.given.max(number + 1);
+        self.by_name.insert(name.to_owned(), number);
+        number
+    }
+
+    /// Removes the names that a policy does not have. Returns their numbers: to be [freed](Self::free) when no request knows them.
+    pub(crate) fn remove_gone(&mut self, policy: &CompiledPolicy) -> Vec<usize> {
+        let mut is_there = vec![false; self.given];
+        policy.limits.iter().for_each(|limit| is_there[limit.number] = true);
+        let gone = self.by_name.extract_if(|_, number| !is_there[*number]);
+        gone.map(|(_, number)| number).collect()
+    }
+
+    /// Makes numbers available to other limits.
+    pub(crate) fn free(&mut self, numbers: Vec<usize>) {
+        self.free.extend(numbers);
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) trait Call<'a>: Send + 'a {
     type Error: Send + 'a;
 
     /// Makes the plan, and hands it to `then`.
-    fn plan<T>(&self, now: Timestamp, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, Self::Error>;
+    fn plan<T>(&self, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, Self::Error>;
 }
 
 impl Engine {
@@ -49,16 +49,16 @@ impl Engine {
         then: impl FnOnce(Verdict<'a>) -> T + Send + 'a,
     ) -> Answer<'a, Result<T, C::Error>> {
         let Some(shared) = &self.shared else {
-            return Answer::Now(call.plan(now, |plan| {
+            return Answer::Now(call.plan(|plan| {
                 let decided = decide_in_table(&plan, now);
                 then(Verdict::new(plan, decided, now))
             }));
         };
         Answer::Later(Box::pin(async move {
-            let plan = call.plan(now, |plan| plan)?;
+            let plan = call.plan(|plan| plan)?;
             match shared.decide(self, &plan).await {
                 Ok(decided) => Ok(then(Verdict::new(plan, decided, now))),
-                Err(unavailable) => call.plan(now, |plan| {
+                Err(unavailable) => call.plan(|plan| {
                     let decided = Outage::new(shared, &unavailable, now).decide(&plan);
                     then(Verdict::new(plan, decided, now))
                 }),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate::{Align, FixedWindow, Group, Rule, Timestamp};
+use tollgate::{Align, FixedWindow, Group, Rule};
 
 use super::plan::{Denial, Found, Plan, PlannedAsk, SentAsk};
 use super::sent_rules::ThrottleError;
@@ -100,21 +100,10 @@ impl<'a> Plan<'a> {
         engine: &'a Engine,
         compiled: &'a CompiledPolicy,
         requests: &[Described<'a>],
-        now: Timestamp,
         then: impl FnOnce(Self) -> T,
     ) -> Result<T, NotDecided> {
         let decided_by: SmallVec<[LimitSource<'a>; 4]> =
             requests.iter().map(|request| LimitSource::new(compiled, request, requests)).collect();
-        let mut sent: SmallVec<[(SentLimit, Rule); 1]> = SmallVec::new();
-        for by in &decided_by {
-            if let LimitSource::Sent(limit) = by {
-                sent.push((*limit, limit.rule()?));
-            }
-        }
-        let known = match sent.is_empty() {
-            true => None,
-            false => Some(engine.overrides.with_all(sent.iter().copied(), now)?),
-        };
         let is_replaced = |found: Found<'a>| {
             let name = found.descriptor().and_then(|descriptor| descriptor.name.as_ref());
             name.is_some_and(|name| decided_by.iter().any(|by| by.replaces(name)))
@@ -135,8 +124,7 @@ impl<'a> Plan<'a> {
                     plan.add_found(compiled, &standing, found);
                 }
                 LimitSource::Sent(limit) => {
-                    let known = known.as_ref().and_then(|known| known.get(limit, now));
-                    let known = known.ok_or(ThrottleError::TooManyRules)?;
+                    let known = engine.overrides.get(limit, || Ok((*limit, limit.rule()?)))?;
                     let limiter = &engine.overrides.limiter;
                     let sent = SentAsk {
                         // Another limit has the same count, another window has its own.
@@ -149,7 +137,7 @@ impl<'a> Plan<'a> {
                         tag: request.attributes.first().map_or(&[], |(_, domain)| domain.as_bytes()),
                         rule: known.rule,
                         limiter,
-                        tier: known.tier,
+                        local: known.local,
                     };
                     let parts = request.attributes.iter().flat_map(|(key, value)| [*key, *value]);
                     let hash = limiter.ask(&(limit.of.window, Parts(parts))).key_hash();

@@ -12,19 +12,19 @@ mod sent_rules;
 mod throttle;
 mod verdict;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use tollgate::{AlgorithmKind, Clock, KeyedLimiter, Rate, Stats, TokenBucket, TooManyRules};
+use tollgate::{AlgorithmKind, Clock, KeyedLimiter, Rate, Stats, TokenBucket};
 
 use self::backend::Shared;
 use self::envoy::SentLimit;
 use self::pressure::Pressure;
 use self::sent_rules::SentRules;
-use crate::compiled::{CompiledPolicy, TableRules, TenantNumbers};
+use crate::compiled::{CompiledPolicy, LimitNumbers, TableRules, TenantNumbers};
 use crate::policy::{Memory, OnError, Policy, StoreSettings};
 use crate::store::Store;
 
@@ -57,17 +57,31 @@ pub use self::verdict::{DescriptorVerdict, Key, LimitVerdict, Reason, SentLimitV
 #[derive(Debug)]
 pub struct Engine {
     compiled: ArcSwap<CompiledPolicy>,
-    changing: Mutex<HashMap<String, usize>>, // one change at a time; the numbers of limits by name
-    limiter: KeyedLimiter,                   // any of the policy's table
+    changing: Mutex<Changing>, // one change at a time
+    limiter: KeyedLimiter,     // any of the policy's part of the table
     throttle: HashMap<AlgorithmKind, SentRules<Box<str>>>, // by algorithm, then by the numbers as they were sent
-    cells: SentRules<CellNumbers>,                         // in the table of throttle
-    overrides: SentRules<SentLimit>, // in the policy's table, because they are decided together with its limits
+    cells: SentRules<CellNumbers>,
+    overrides: SentRules<SentLimit>, // of Envoy calls; as all that callers send, in the second part of the table
     live: RwLock<HashMap<String, String>>, // tiers of tenants, as they were told at run time
     has_live: AtomicBool,            // whether there ever was one
     pressure: Pressure,
     shared: Option<Shared>, // where states are kept, if not in this process
     nodes: Arc<AtomicU32>,  // among how many the rates are divided when the store is gone
     max_bytes: Option<usize>,
+}
+
+/// What a change of the policy needs.
+#[derive(Debug, Default)]
+struct Changing {
+    numbers: LimitNumbers,
+    replaced: VecDeque<ReplacedPolicy>,
+}
+
+/// A policy that is no longer in force. It is kept here until no request is decided by it, so that no request has to drop it.
+#[derive(Debug)]
+struct ReplacedPolicy {
+    compiled: Arc<CompiledPolicy>,
+    gone: Vec<usize>, // the numbers of limits that the next policy did not have
 }
 
 /// What is asked.
@@ -94,23 +108,12 @@ pub enum EngineError {
     /// It asks for what is not built yet.
     #[error("not built yet: {}", .0.join("; "))]
     NotBuilt(Vec<String>),
-    /// It has more sets of numbers than a table tells apart.
-    #[error(
-        "the policy has too many sets of numbers: 65535 are the most, over all limits, their tiers and their tenants"
-    )]
-    TooManyRules,
     /// It asks for a store that is not there.
     #[error("the policy keeps its states in Redis: the engine needs a store for that")]
     NoStore,
     /// The store cannot keep the states of some of its limits.
     #[error("the store cannot keep these limits: {}", .0.join("; "))]
     Store(Vec<String>),
-}
-
-impl From<TooManyRules> for EngineError {
-    fn from(_: TooManyRules) -> Self {
-        Self::TooManyRules
-    }
 }
 
 /// Why a tenant could not be given a tier.
@@ -131,6 +134,9 @@ pub enum TenantError {
     )]
     TooMany,
 }
+
+/// The most slots of the table that are looked at per second for keys that are no longer used.
+const MOST_SWEPT: usize = 1 << 20;
 
 /// As many tenants can be given a tier at run time.
 const MOST_LIVE_TENANTS: usize = 100_000;
@@ -184,37 +190,32 @@ impl Engine {
         // A table begins with a limiter; nobody is ever asked of this one.
         let rule = TokenBucket::new(Rate::per_second(1).expect("a rate"), 1).expect("a bucket");
         let max_bytes = memory.max_bytes.bytes();
-        let table = |max_bytes: Option<usize>| {
-            let mut builder = KeyedLimiter::builder(rule).clock(clock.clone()).when_full(memory.when_full);
-            if let Some(max_keys) = memory.max_keys {
-                builder = builder.max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
-            }
-            if let Some(max_bytes) = max_bytes {
-                builder = builder.max_bytes(max_bytes);
-            }
-            builder.build()
-        };
-        // Rules that callers send have a table of their own, and a part of the bytes: however many they are, the policy's
-        // limits have their numbers and the rest of the bytes.
+        // Rules that callers send have a part of the table of their own, and a part of the bytes: however many they are, the policy's
+        // limits have the rest.
         let sent_bytes = max_bytes.map(|bytes| bytes / 4);
-        let own_bytes = max_bytes.zip(sent_bytes).map(|(bytes, sent)| bytes - sent);
+        let mut builder = KeyedLimiter::builder(rule).clock(clock).when_full(memory.when_full).second_part(sent_bytes);
+        if let Some(max_keys) = memory.max_keys {
+            builder = builder.max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
+        }
+        if let Some((max_bytes, sent_bytes)) = max_bytes.zip(sent_bytes) {
+            builder = builder.max_bytes(max_bytes - sent_bytes);
+        }
+        let limiter = builder.build();
         let nodes = shared.as_ref().map_or(1, |shared| shared.store.nodes());
         let local = shared.as_ref().map_or(TableRules::Whole, |_| TableRules::ShareOf(nodes));
         let nodes = Arc::new(AtomicU32::new(nodes));
         let shares = shared.as_ref().map(|_| Arc::clone(&nodes));
-        let (limiter, sent) = (table(own_bytes), table(sent_bytes));
-        let mut throttle = HashMap::new();
-        for kind in AlgorithmKind::ALL {
-            throttle.insert(*kind, SentRules::new(sent.another(rule)?, shares.clone()));
-        }
-        let cells = SentRules::new(sent, shares.clone());
-        let overrides = SentRules::new(limiter.another(rule)?, shares);
-        let mut numbers = HashMap::new();
+        let sent = || limiter.another_in_second_part(rule);
+        let throttle =
+            AlgorithmKind::ALL.iter().map(|kind| (*kind, SentRules::new(sent(), shares.clone()))).collect();
+        let cells = SentRules::new(sent(), shares.clone());
+        let overrides = SentRules::new(sent(), shares);
+        let mut changing = Changing::default();
         let pressure = Pressure::new(policy.adaptive_rates);
-        let compiled = CompiledPolicy::new(policy, None, &limiter, &mut numbers, local)?;
+        let compiled = CompiledPolicy::new(policy.into(), None, &limiter, &mut changing.numbers, local);
         Ok(Self {
             compiled: ArcSwap::from_pointee(compiled),
-            changing: Mutex::new(numbers),
+            changing: Mutex::new(changing),
             limiter,
             throttle,
             cells,
@@ -256,35 +257,39 @@ impl Engine {
             return Err(EngineError::NotBuilt(not_built));
         }
         require_kept(&policy, self.shared.as_ref())?;
-        let mut numbers = self.changing.lock();
-        let before = self.compiled.load_full();
-        let adaptive_rates = policy.adaptive_rates;
-        let compiled = CompiledPolicy::new(policy, Some(&before), &self.limiter, &mut numbers, self.local())?;
-        self.live.write().retain(|_, tier| compiled.tier(tier).is_some());
-        self.compiled.store(Arc::new(compiled));
-        self.pressure.reload(adaptive_rates, &self.limiter);
+        self.put_in_force(&mut self.changing.lock(), policy.into());
         Ok(())
     }
 
-    /// Adapts the shares of the policy's limits to the number of processes on the store. Call it every second. A rule that came
-    /// with a call keeps the share it had when it was first used.
+    /// Puts a policy in force. Requests go on by the old one until the new one is ready, and never wait.
+    fn put_in_force(&self, changing: &mut Changing, policy: Arc<Policy>) {
+        let (before, adaptive_rates) = (self.compiled.load_full(), policy.adaptive_rates);
+        let compiled =
+            CompiledPolicy::new(policy, Some(&before), &self.limiter, &mut changing.numbers, self.local());
+        self.live.write().retain(|_, tier| compiled.tier(tier).is_some());
+        let gone = changing.numbers.remove_gone(&compiled);
+        self.compiled.store(Arc::new(compiled));
+        changing.replaced.push_back(ReplacedPolicy { compiled: before, gone });
+        self.pressure.reload(adaptive_rates, &self.limiter);
+        changing.drop_unused();
+    }
+
+    /// Does what is due: drops policies that no request is decided by any more, adapts the shares of the policy's limits to the
+    /// number of processes on the store, and forgets some of the keys that are no longer used. Call it every second, off the
+    /// threads that decide requests: a policy with thousands of limits takes a while to drop.
+    pub fn maintain(&self) {
+        self.changing.lock().drop_unused();
+        self.share();
+        self.limiter.sweep(MOST_SWEPT);
+    }
+
+    /// Adapts the shares of the policy's limits to the number of processes on the store. Call it every second.
     pub fn share(&self) {
         let Some(shared) = &self.shared else { return };
         let nodes = shared.store.nodes();
-        if self.nodes.swap(nodes, Ordering::Relaxed) == nodes {
-            return;
-        }
-        let mut numbers = self.changing.lock();
-        let before = self.compiled.load_full();
-        // With as many rules as before, there is room for them.
-        if let Ok(same) = CompiledPolicy::new(
-            before.policy.clone(),
-            Some(&before),
-            &self.limiter,
-            &mut numbers,
-            self.local(),
-        ) {
-            self.compiled.store(Arc::new(same));
+        if self.nodes.swap(nodes, Ordering::Relaxed) != nodes {
+            let policy = Arc::clone(&self.compiled.load().policy);
+            self.put_in_force(&mut self.changing.lock(), policy);
         }
     }
 
@@ -321,13 +326,7 @@ impl Engine {
     /// The keys and bytes of the policy's limits and of rules that callers sent, together, and what was done to stay within
     /// the bounds. `max_keys` bounds each of the two, `max_bytes` their sum.
     pub fn stats(&self) -> Stats {
-        let (mut stats, sent) = (self.limiter.stats(), self.cells.limiter.stats());
-        stats.keys += sent.keys;
-        stats.bytes += sent.bytes;
-        stats.evictions += sent.evictions;
-        stats.refused += sent.refused;
-        stats.most_touched = stats.most_touched.max(sent.most_touched);
-        stats
+        self.limiter.stats()
     }
 
     /// What a tenant is entitled to: the tier it was given at run time, and what the policy has for it.
@@ -341,6 +340,17 @@ impl Engine {
             standing.tier = Some(tier);
         }
         standing
+    }
+}
+
+impl Changing {
+    /// Drops policies that no request is decided by, the oldest first.
+    fn drop_unused(&mut self) {
+        while let Some(oldest) = self.replaced.front()
+            && Arc::strong_count(&oldest.compiled) == 1
+        {
+            self.numbers.free(self.replaced.pop_front().map(|replaced| replaced.gone).unwrap_or_default());
+        }
     }
 }
 

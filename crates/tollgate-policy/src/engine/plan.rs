@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 use tollgate::adaptive::Pace;
-use tollgate::{Action, Group, KeyedLimiter, Rule, Tier};
+use tollgate::{Action, Group, KeyedLimiter, RequestRule, Rule};
 
 use super::verdict::Key;
 use super::{Engine, Hits, TooManyLimits};
@@ -50,7 +50,7 @@ pub(super) struct PlannedAsk<'a> {
     limit: Option<&'a CompiledLimit>, // none for a rule that was sent
     pub(super) hash: u64,             // of the key
     pub(super) cost: u64,
-    numbers: u16, // of the limit; or which of the plan's rules that were sent
+    numbers: NumbersId, // of the limit; or which of the plan's rules that were sent
     request: u16, // which of the plan's
     pub(super) action: Action,
     pub(super) group: Group,
@@ -80,7 +80,7 @@ pub(super) struct SentAsk<'a> {
     pub(super) tag: &'a [u8],
     pub(super) rule: Rule,
     pub(super) limiter: &'a KeyedLimiter,
-    pub(super) tier: Tier, // the rule's as long as its registry is locked
+    pub(super) local: RequestRule, // what the table of this process decides by
 }
 
 /// The tenant of a request.
@@ -165,13 +165,12 @@ impl<'a> Plan<'a> {
         });
     }
 
-    /// Adds an ask for a rule that came with the call. If the table of this process decides the plan, the caller must keep the
-    /// rule's registry locked until then.
+    /// Adds an ask for a rule that came with the call.
     pub(super) fn add_sent(&mut self, sent: SentAsk<'a>, hash: u64, group: Group, is_blocked: bool) {
         let PlannedRequest { hits, cost, .. } = self.requests.last().expect("a request was added");
         // No caller of these holds a permit.
         let action = if matches!(sent.rule, Rule::Concurrency(_)) { Action::Peek } else { hits.action() };
-        let (numbers, request) = (self.sent.len() as u16, (self.requests.len() - 1) as u16);
+        let (numbers, request) = (self.sent.len() as NumbersId, (self.requests.len() - 1) as u16);
         let denial = is_blocked.then_some(Denial::Blocked);
         self.asks.push(PlannedAsk {
             limit: None,
@@ -201,7 +200,7 @@ impl<'a> Plan<'a> {
     pub(super) fn limit<'p>(&'p self, ask: &PlannedAsk<'a>) -> AskedLimit<'p, 'a> {
         match ask.limit {
             Some(limit) => AskedLimit::Policy(limit, ask.numbers),
-            None => AskedLimit::Sent(&self.sent[usize::from(ask.numbers)]),
+            None => AskedLimit::Sent(&self.sent[ask.numbers as usize]),
         }
     }
 
@@ -210,7 +209,7 @@ impl<'a> Plan<'a> {
     pub(super) fn key_request<'p>(&'p self, ask: &PlannedAsk<'a>) -> tollgate::Request<'p> {
         match self.limit(ask) {
             AskedLimit::Policy(limit, numbers) => limit.table_request(numbers, ask.hash),
-            AskedLimit::Sent(sent) => sent.limiter.ask_by_hash(ask.hash).tier(sent.tier),
+            AskedLimit::Sent(sent) => sent.limiter.ask_by_hash(ask.hash).rule(&sent.local),
         }
     }
 

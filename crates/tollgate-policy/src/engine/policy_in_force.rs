@@ -36,7 +36,7 @@ impl<'a> Call<'a> for CheckCall<'a> {
     type Error = TooManyLimits;
 
     #[inline]
-    fn plan<T>(&self, _: Timestamp, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, TooManyLimits> {
+    fn plan<T>(&self, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, TooManyLimits> {
         let Self { engine, compiled, request, can_hold } = self;
         let mut plan = Plan::new(engine);
         let hits = request.cost.map_or(Hits::Usual, Hits::Charge);
@@ -57,12 +57,12 @@ struct DescriptorCall<'a> {
 impl<'a> Call<'a> for DescriptorCall<'a> {
     type Error = NotDecided;
 
-    fn plan<T>(&self, now: Timestamp, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, NotDecided> {
+    fn plan<T>(&self, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, NotDecided> {
         let Self { engine, compiled, requests } = self;
         if engine.shared.is_some() && compiled.policy.is_on_cluster() {
-            Plan::with_descriptors(engine, compiled, requests, now, |plan| plan.require_one_place(engine))??;
+            Plan::with_descriptors(engine, compiled, requests, |plan| plan.require_one_place(engine))??;
         }
-        Plan::with_descriptors(engine, compiled, requests, now, then)
+        Plan::with_descriptors(engine, compiled, requests, then)
     }
 }
 
@@ -154,9 +154,9 @@ impl PolicyInForce<'_> {
         if self.compiled.limits.len() <= MOST_LIMITS {
             return Ok(());
         }
-        let (engine, compiled, now) = (self.engine, &*self.compiled, Timestamp::default());
+        let (engine, compiled) = (self.engine, &*self.compiled);
         requests.iter().try_for_each(|request| {
-            CheckCall { engine, compiled, request: *request, can_hold: false }.plan(now, drop)
+            CheckCall { engine, compiled, request: *request, can_hold: false }.plan(drop)
         })
     }
 

@@ -264,7 +264,7 @@ fn rules_that_callers_send_take_no_numbers_from_the_policy() {
         engine.throttle(&sent, now).now().unwrap().unwrap();
     }
     assert_eq!(engine.stats().keys, keys);
-    assert_eq!(engine.limiter.stats().keys, 0); // in another table
+    assert_eq!((engine.limiter.part_stats().keys, engine.limiter.part_stats().rules), (0, 0));
 }
 
 #[test]
@@ -380,23 +380,37 @@ fn a_policy_that_cannot_be_put_in_force_changes_nothing() {
     }
     let not_built = "`store: { redis: { mode: lease } }`".to_owned();
     assert_eq!(engine.reload(leases), Err(EngineError::NotBuilt(vec![not_built])));
-    // More sets of numbers than a table tells apart.
-    let with_tenants = |tenants: usize, burst: u64| {
+    expect(&engine, &[], true, &[("a", 8)]);
+}
+
+/// Equal numbers of tenants are one set; different ones are as many as there are.
+#[test]
+fn a_hundred_thousand_tenants_have_numbers_of_their_own() {
+    let with_tenants = |burst: u64, own: u64| {
         let mut many = policy(&format!(
-            "limits:
-              - {{ name: a, key: [], token_bucket: {{ rate: 1/min, burst: {burst} }} }}
-              - {{ name: b, key: [], token_bucket: {{ rate: 1/min, burst: {burst} }} }}
-tenants: {{ t: {{ limits: {{ a: {{ burst: 11 }}, b: {{ burst: 11 }} }} }} }}"
+            "limits: [{{ name: a, key: [tenant], token_bucket: {{ rate: 1/min, burst: {burst} }} }}]
+tenants: {{ t: {{ limits: {{ a: {{ burst: 11 }} }} }} }}"
         ));
         let tenant = many.tenants["t"].clone();
-        many.tenants.extend((0..tenants).map(|i| (format!("t{i}"), tenant.clone())));
+        many.tenants.extend((0..100_000_u64).map(|i| {
+            let mut tenant = tenant.clone();
+            let rule = tollgate::TokenBucket::new(tollgate::Rate::per_minute(1).unwrap(), own + i % 90_000).unwrap();
+            tenant.limits.insert("a".to_owned(), rule.into());
+            (format!("t{i}"), tenant)
+        }));
         many
     };
-    assert_eq!(engine.reload(with_tenants(40_000, 12)), Err(EngineError::TooManyRules));
-    expect(&engine, &[], true, &[("a", 8)]);
-    // And what was tried leaves nothing behind that would stand in the way of the next.
-    for burst in [12, 13] {
-        assert_eq!(engine.reload(with_tenants(20_000, burst)), Ok(()), "{burst}");
+    let engine = Engine::with_clock(with_tenants(5, 100), Clock::manual()).unwrap();
+    let sets = |engine: &Engine| engine.policy().compiled.limits[0].sets_of_numbers();
+    assert_eq!(sets(&engine), 90_002);
+    for (tenant, left) in [("t0", 99), ("t1", 100), ("t90001", 100), ("t99999", 10_098), ("other", 4)] {
+        expect(&engine, &[("tenant", tenant)], true, &[("a", left)]);
+    }
+    // Everybody keeps their tokens under other numbers.
+    engine.reload(with_tenants(6, 200)).unwrap();
+    assert_eq!(sets(&engine), 90_002);
+    for (tenant, left) in [("t0", 98), ("t99999", 10_097), ("other", 3)] {
+        expect(&engine, &[("tenant", tenant)], true, &[("a", left)]);
     }
 }
 

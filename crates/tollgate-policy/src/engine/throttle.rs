@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate::{
-    AlgorithmKind, Decision, Group, KeyedLimiter, Outcome, Rate, Request, Rule, Timestamp, TokenBucket,
+    AlgorithmKind, Decision, Group, KeyedLimiter, Outcome, Rate, Request, RequestRule, Rule, Timestamp,
+    TokenBucket,
 };
 
 use super::answer::Answer;
 use super::backend::Call;
 use super::plan::{Plan, PlannedRequest, SentAsk};
-use super::sent_rules::{KnownRule, ThrottleError};
+use super::sent_rules::{KnownRule, SentRules, ThrottleError};
 use super::{Engine, Hits, Reason};
 use crate::compiled::Values;
 use crate::policy::sent_rule;
@@ -79,6 +80,10 @@ pub struct CellNumbers {
 }
 
 impl CellNumbers {
+    fn known(self, cells: &SentRules<Self>) -> Result<KnownRule, ThrottleError> {
+        cells.get(&self, || Ok((self, self.rule()?)))
+    }
+
     fn rule(self) -> Result<Rule, ThrottleError> {
         let rate = Rate::new(self.count, Duration::from_secs(self.period));
         let bucket = rate.and_then(|rate| TokenBucket::new(rate, self.max_burst.saturating_add(1)));
@@ -116,24 +121,19 @@ impl<'a> ThrottleCall<'a> {
         }
     }
 
-    /// Does something with the rule, which stays known meanwhile, its limiter and the hash of the key.
+    /// The rule, and the limiter and the hash of its key.
     #[inline]
-    fn with<T>(
-        &self,
-        now: Timestamp,
-        then: impl FnOnce(&KnownRule, &'a KeyedLimiter, u64) -> T,
-    ) -> Result<T, ThrottleError> {
+    fn rule(&self) -> Result<(KnownRule, &'a KeyedLimiter, u64), ThrottleError> {
         match self.sent {
             Sent::Rule(sent) => {
                 let rules = &self.engine.throttle[&sent.algorithm];
-                let (limiter, hash) = (&rules.limiter, rules.limiter.ask(sent.key).key_hash());
-                rules.with(sent.numbers, now, || sent.made(), |known| then(known, limiter, hash))
+                let hash = rules.limiter.ask(sent.key).key_hash();
+                Ok((rules.get(sent.numbers, || sent.made())?, &rules.limiter, hash))
             }
             Sent::Cell(request) => {
                 let cells = &self.engine.cells;
-                let (limiter, hash) = (&cells.limiter, cells.limiter.ask(request.key).key_hash());
-                let make = || Ok((request.numbers, request.numbers.rule()?));
-                cells.with(&request.numbers, now, make, |known| then(known, limiter, hash))
+                let hash = cells.limiter.ask(request.key).key_hash();
+                Ok((request.numbers.known(cells)?, &cells.limiter, hash))
             }
         }
     }
@@ -154,21 +154,20 @@ impl SentRule<'_> {
 impl<'a> Call<'a> for ThrottleCall<'a> {
     type Error = ThrottleError;
 
-    fn plan<T>(&self, now: Timestamp, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, ThrottleError> {
+    fn plan<T>(&self, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, ThrottleError> {
         let (name, key) = match self.sent {
             Sent::Rule(sent) => ("*throttle", sent.key.as_bytes()),
             Sent::Cell(request) => (CELL, request.key),
         };
-        self.with(now, |&KnownRule { rule, tier, .. }, limiter, hash| {
-            let mut plan = Plan::new(self.engine);
-            plan.is_reduced = false; // these rates are not
-            let (hits, cost) = (Hits::Charge(self.cost()), self.cost());
-            plan.requests.push(PlannedRequest { values: Values::default(), hits, cost, found: None });
-            let key_parts = std::iter::once(key).collect();
-            let sent = SentAsk { name: name.into(), key: key_parts, tag: key, rule, limiter, tier };
-            plan.add_sent(sent, hash, Group::All, false);
-            then(plan)
-        })
+        let (KnownRule { rule, local, .. }, limiter, hash) = self.rule()?;
+        let mut plan = Plan::new(self.engine);
+        plan.is_reduced = false; // these rates are not
+        let (hits, cost) = (Hits::Charge(self.cost()), self.cost());
+        plan.requests.push(PlannedRequest { values: Values::default(), hits, cost, found: None });
+        let key_parts = std::iter::once(key).collect();
+        let sent = SentAsk { name: name.into(), key: key_parts, tag: key, rule, limiter, local };
+        plan.add_sent(sent, hash, Group::All, false);
+        Ok(then(plan))
     }
 }
 
@@ -222,12 +221,12 @@ impl Engine {
         let call = ThrottleCall { engine: self, sent };
         let Some(shared) = &self.shared else {
             // The ask without a list around it, because these calls are short.
-            return Answer::Now(call.with(now, |&KnownRule { rule, tier, .. }, limiter, hash| {
-                let decision = limiter.ask_by_hash(hash).tier(tier).cost(call.cost()).check_at(now);
+            return Answer::Now(call.rule().map(|(KnownRule { rule, local, .. }, limiter, hash)| {
+                let decision = limiter.ask_by_hash(hash).rule(&local).cost(call.cost()).check_at(now);
                 Throttled { decision, rule, source: Source::Memory, is_known: true }
             }));
         };
-        let rule = call.with(now, |known, _, _| known.rule);
+        let rule = call.rule().map(|(known, ..)| known.rule);
         match rule.and_then(|rule| shared.store.require(&rule).map_err(ThrottleError::Rule)) {
             Ok(()) => self.decide(call, now, super::Verdict::into_throttled),
             Err(error) => Answer::Now(Err(error)),
@@ -263,8 +262,8 @@ impl Engine {
             }));
         }
         for batch in requests.chunks(BATCH) {
-            if self.throttle_known_cells(batch, now, |decision| each(Ok(decision))).is_none() {
-                // A rule is new, or invalid: they go one by one, so that each sees the charges of those before it.
+            if self.throttle_batch(batch, now, |decision| each(Ok(decision))).is_none() {
+                // A rule is invalid: they go one by one, so that each sees the charges of those before it.
                 for request in batch {
                     let throttled = self.throttle_cell(request, now).now().expect("the states are in memory");
                     each(throttled.map(|throttled| throttled.decision));
@@ -274,25 +273,27 @@ impl Engine {
         Answer::Now(())
     }
 
-    /// Decides cells in memory all of whose rules are known, at most [`BATCH`]. None, and none is decided, if one is not.
-    fn throttle_known_cells(
+    /// Decides cells in memory, at most [`BATCH`]. None, and none is decided, if a rule is invalid.
+    fn throttle_batch(
         &self,
         batch: &[CellRequest<'_>],
         now: Timestamp,
         each: impl FnMut(Decision),
     ) -> Option<()> {
-        let known = self.cells.read();
-        let mut requests: SmallVec<[Request<'_>; BATCH]> = SmallVec::new();
-        let mut last = None;
-        for request in batch {
+        let mut rules: SmallVec<[(CellNumbers, RequestRule); BATCH]> = SmallVec::new();
+        let mut rule_of = [0; BATCH];
+        for (i, CellRequest { numbers, .. }) in batch.iter().enumerate() {
             // Most batches have the same numbers throughout.
-            let tier = match last {
-                Some((numbers, tier)) if numbers == request.numbers => tier,
-                _ => known.get(&request.numbers, now)?.tier,
-            };
-            last = Some((request.numbers, tier));
-            requests.push(self.cells.limiter.ask(request.key).tier(tier).cost(request.quantity));
+            if rules.last().is_none_or(|(last, _)| last != numbers) {
+                rules.push((*numbers, numbers.known(&self.cells).ok()?.local));
+            }
+            rule_of[i] = rules.len() - 1;
         }
+        let limiter = &self.cells.limiter;
+        let request = |(request, rule): (&CellRequest<'_>, usize)| {
+            limiter.ask(request.key).rule(&rules[rule].1).cost(request.quantity)
+        };
+        let requests: SmallVec<[Request<'_>; BATCH]> = batch.iter().zip(rule_of).map(request).collect();
         let mut decisions = [Decision::default(); BATCH];
         let decisions = &mut decisions[..requests.len()];
         KeyedLimiter::check_each_at(&requests, now, decisions);
@@ -308,8 +309,8 @@ impl Engine {
             // Of any numbers: all keys of these calls look alike.
             let rule = CellNumbers { max_burst: 0, count: 1, period: 1 }.rule().expect("a bucket of one");
             let (limiter, key_parts) = (&self.cells.limiter, std::iter::once(key).collect());
-            let tier = limiter.base_tier();
-            let sent = SentAsk { name: CELL.into(), key: key_parts, tag: key, rule, limiter, tier };
+            let local = limiter.request_rule(CELL, rule);
+            let sent = SentAsk { name: CELL.into(), key: key_parts, tag: key, rule, limiter, local };
             shared.store.forget(&sent.store_ask()).await
         }))
     }

@@ -165,10 +165,7 @@ fn unprocessable(detail: String) -> Problem {
 
 impl From<ThrottleError> for Problem {
     fn from(error: ThrottleError) -> Self {
-        match error {
-            ThrottleError::TooManyRules => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
-            error => unprocessable(error.to_string()),
-        }
+        unprocessable(error.to_string())
     }
 }
 

@@ -87,7 +87,7 @@ impl Slow {
         let mut limiters = self.limiters.lock();
         let name = |ask: &Ask<'_>| format!("{} {:?}", ask.limit, ask.rule);
         for ask in asks {
-            limiters.entry(name(ask)).or_insert_with(|| self.table.another(ask.rule).unwrap());
+            limiters.entry(name(ask)).or_insert_with(|| self.table.another(ask.rule));
         }
         let request = |ask: &Ask<'_>| -> Request<'_> {
             let request = limiters[&name(ask)].ask(&ask.key[..]).cost(ask.cost);

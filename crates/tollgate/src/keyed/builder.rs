@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::Rule;
 
 use super::KeyedLimiter;
-use crate::table::{Settings, Table, WhenFull};
+use crate::table::{Part, Settings, Table, WhenFull};
 use crate::{Clock, Secret};
 
 /// How a [`KeyedLimiter`] is made.
@@ -67,6 +67,24 @@ impl Builder {
     /// ```
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.settings.max_bytes = Some(max_bytes);
+        self
+    }
+
+    /// Gives the table a second part, with at most so many bytes and as many keys as the first. Limiters of both parts can be
+    /// asked together. Keys and rules in one part take no room from the other: callers that send their own rules
+    /// ([`Request::rule`](crate::Request::rule)) cannot drive out other keys.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let rule = TokenBucket::new(Rate::per_second(5)?, 10)?;
+    /// let limiter = KeyedLimiter::builder(rule).max_bytes(3 << 20).second_part(Some(1 << 20)).build();
+    /// let guests = limiter.another_in_second_part(rule);
+    /// assert!(KeyedLimiter::check_all([limiter.ask("alice"), guests.ask("bob")]).0.is_allowed());
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn second_part(mut self, max_bytes: Option<usize>) -> Self {
+        self.settings.second_part = Some(max_bytes);
         self
     }
 
@@ -147,6 +165,6 @@ impl Builder {
     /// ```
     pub fn build(self) -> KeyedLimiter {
         let table = Arc::new(Table::new(self.settings));
-        KeyedLimiter::within(&table, self.rule).expect("the first rule of a table")
+        KeyedLimiter::within(&table, Part::First, self.rule)
     }
 }

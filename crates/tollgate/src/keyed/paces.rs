@@ -23,15 +23,15 @@ impl KeyedLimiter {
     ///
     /// let rule = TokenBucket::new(Rate::per_second(10)?, 5)?;
     /// let limiter = KeyedLimiter::builder(rule).clock(Clock::manual()).build();
-    /// let free = limiter.add_tiers(&[Numbers { rule: rule.into(), shed: Shed::First }])?[0];
-    /// let _ = (limiter.ask("alice").cost(5).check(), limiter.ask("bob").tier(free).cost(5).check());
+    /// let free = limiter.add_tier(Numbers { rule: rule.into(), shed: Shed::First });
+    /// let _ = (limiter.ask("alice").cost(5).check(), limiter.ask("bob").tier(&free).cost(5).check());
     ///
     /// let mut multiplier = RateMultiplier::new(100)?;
     /// (0..3).for_each(|_| multiplier.observe(Load::High)); // 0.512, and 0.262144 for those who are slowed first
     /// limiter.set_paces(&multiplier);
     /// limiter.clock().advance(Duration::from_millis(400));
     /// assert_eq!(limiter.peek("alice").remaining, 4);
-    /// assert_eq!(limiter.ask("bob").tier(free).peek().remaining, 1);
+    /// assert_eq!(limiter.ask("bob").tier(&free).peek().remaining, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_paces(&self, multiplier: &RateMultiplier) {

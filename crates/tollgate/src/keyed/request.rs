@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_core::{Action, Decision, Group, Nanos, Status, Timestamp};
 
 use super::{KeyedLimiter, Tier};
-use crate::table::{Ask, Table};
+use crate::table::{Ask, AskRule, KeptRule, Part, RequestRule, Table};
 use crate::until_ready::until_ready;
 use crate::{NotReady, Permit};
 
@@ -26,10 +26,10 @@ use crate::{NotReady, Permit};
 #[must_use = "a request is decided by `check`"]
 pub struct Request<'a> {
     pub(super) limiter: &'a KeyedLimiter,
-    pub(super) ask: Ask,
+    pub(super) ask: Ask<'a>,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
     /// What it costs: 1 unless told otherwise. Cost 0 always passes and charges nothing; a cost that the limit could
     /// never hold is denied with [`Retry::Never`](crate::Retry::Never).
     ///
@@ -71,7 +71,7 @@ impl Request<'_> {
     /// use tollgate::{Group, KeyedLimiter, Rate, TokenBucket};
     ///
     /// let own = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 1)?);
-    /// let spare = own.another(TokenBucket::new(Rate::per_hour(1)?, 5)?)?;
+    /// let spare = own.another(TokenBucket::new(Rate::per_hour(1)?, 5)?);
     /// let request = || [own.ask("alice").group(Group::AnyOf), spare.ask("acme").group(Group::AnyOf)];
     /// for left in [4, 3] {
     ///     let (verdict, _) = KeyedLimiter::check_all(request());
@@ -108,17 +108,18 @@ impl Request<'_> {
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
     ///
     /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
-    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_hour(60)?, 100)?)?;
+    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_hour(60)?, 100)?);
     /// let _ = limiter.ask("alice").cost(8).check();
-    /// assert_eq!(limiter.ask("alice").tier(pro).peek().remaining, 2); // promoted, she has what she had
+    /// assert_eq!(limiter.ask("alice").tier(&pro).peek().remaining, 2); // promoted, she has what she had
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Panics
     ///
     /// When the tier is another limiter's.
-    pub fn tier(mut self, tier: Tier) -> Self {
-        self.ask.tier = self.limiter.own(tier);
+    #[inline]
+    pub fn tier(mut self, tier: &'a Tier) -> Self {
+        self.ask.rule = AskRule::Tier(self.limiter.own(tier));
         self
     }
 
@@ -133,21 +134,44 @@ impl Request<'_> {
     ///
     /// let free = TokenBucket::new(Rate::per_hour(1)?, 1)?;
     /// let limiter = KeyedLimiter::builder(free).clock(Clock::manual()).build();
-    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(1)?, 1)?)?;
+    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(1)?, 1)?);
     /// assert!(limiter.ask("acme").check().is_allowed());
-    /// let denied = limiter.ask("acme").only_tier(pro).check();
+    /// let denied = limiter.ask("acme").only_tier(&pro).check();
     /// assert_eq!(denied.retry_after().map(Duration::from), Some(Duration::from_secs(1))); // not an hour
     /// limiter.clock().advance(Duration::from_secs(1));
-    /// assert!(limiter.ask("acme").only_tier(pro).check().is_allowed());
+    /// assert!(limiter.ask("acme").only_tier(&pro).check().is_allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Panics
     ///
     /// When the tier is another limiter's.
-    pub fn only_tier(mut self, tier: Tier) -> Self {
+    pub fn only_tier(mut self, tier: &'a Tier) -> Self {
         self.ask.has_one_tier = true;
         self.tier(tier)
+    }
+
+    /// Decides by a rule that came with the request, instead of the rule of the limiter. A key that was last charged by another rule
+    /// is converted to this one, and keeps its tokens or its count.
+    ///
+    /// The table remembers a rule only as long as one of its keys was last charged by it. Each of its parts can have 65 503
+    /// different rules at one time, and a table has up to 64 parts, by the hash of the key. If there is no room for one more, a
+    /// new key with a new rule is denied without a search.
+    ///
+    /// ```
+    /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
+    ///
+    /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
+    /// for burst in 1..=1000 {
+    ///     let sent = limiter.request_rule(&burst, TokenBucket::new(Rate::per_hour(1)?, burst)?);
+    ///     assert_eq!(limiter.ask(&burst).rule(&sent).check().status.remaining, burst - 1);
+    /// }
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[inline]
+    pub const fn rule(mut self, rule: &'a RequestRule) -> Self {
+        self.ask.rule = AskRule::Sent(rule, &self.limiter.life);
+        self
     }
 
     /// What its key is known by: a hash under the table's secret, of its own for every limiter. For those who count keys
@@ -219,7 +243,7 @@ impl Request<'_> {
         self.ask.action = Action::Hold;
         self.ask.permit = Some(table.next_permit());
         let decision = table.check_at_once(&self.ask, table.clock.now());
-        if decision.is_allowed() { Ok(Permit::keyed(Arc::clone(table), self.ask)) } else { Err(decision) }
+        if decision.is_allowed() { Ok(self.permit()) } else { Err(decision) }
     }
 
     /// Waits until it passes, on any runtime or none, and tells how the key stands then.
@@ -272,7 +296,13 @@ impl Request<'_> {
         self.ask.permit = Some(table.next_permit());
         let ask = &self.ask;
         until_ready(&table.lines, &table.clock, ask.hash, |now| table.check_at_once(ask, now)).await?;
-        Ok(Permit::keyed(Arc::clone(table), self.ask))
+        Ok(self.permit())
+    }
+
+    /// The permit of a request that holds a slot.
+    pub(super) fn permit(&self) -> Permit {
+        let slot = self.ask.held_slot().expect("a request that holds a slot has a permit");
+        Permit::keyed(Arc::clone(&self.limiter.table), slot)
     }
 
     /// Gives back what it was charged at `charged`, or a part of that, as
@@ -324,7 +354,8 @@ impl Request<'_> {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn turn(&self) -> Turn {
-        Turn { table: Arc::clone(&self.limiter.table), ask: self.ask }
+        let Ask { hash, cost, rule, part, .. } = self.ask;
+        Turn { table: Arc::clone(&self.limiter.table), rule: rule.keep(), part, hash, cost }
     }
 
     /// What remains of its key, and when that is as new. Charges nothing.
@@ -333,9 +364,9 @@ impl Request<'_> {
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
     ///
     /// let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 10)?);
-    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(1)?, 50)?)?;
+    /// let pro = limiter.add_tier(TokenBucket::new(Rate::per_second(1)?, 50)?);
     /// assert_eq!(limiter.ask("alice").peek().remaining, 10);
-    /// assert_eq!(limiter.ask("alice").tier(pro).peek().remaining, 50);
+    /// assert_eq!(limiter.ask("alice").tier(&pro).peek().remaining, 50);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn peek(&self) -> Status {
@@ -380,31 +411,39 @@ impl Request<'_> {
 #[derive(Clone)]
 pub struct Turn {
     table: Arc<Table>,
-    ask: Ask,
+    rule: KeptRule,
+    part: Part,
+    hash: u64,
+    cost: u64,
 }
 
 impl Turn {
     /// What its key is known by, in this limit and no other. [`withdraw_at`](Self::withdraw_at) concerns all who wait for the same.
     pub const fn key_hash(&self) -> u64 {
-        self.ask.hash
+        self.hash
+    }
+
+    fn ask(&self) -> Ask<'_> {
+        let Self { rule, part, hash, cost, .. } = self;
+        Ask { hash: *hash, cost: *cost, part: *part, rule: rule.as_ask(), ..Ask::NOTHING }
     }
 
     /// Gives the place up before its turn has come, and returns the time by which all who wait behind it go sooner. To move them
     /// is the caller's part; where that cannot be done, a place is not given up.
     pub fn withdraw_at(&self, now: Timestamp) -> Nanos {
-        self.table.withdraw(&self.ask, now)
+        self.table.withdraw(&self.ask(), now)
     }
 
     /// All who wait go later by this than they were told, since it was not let go in time: the last of them goes at `last_turn`.
     /// Whoever comes next comes behind them.
     pub fn postpone_at(&self, by: Nanos, last_turn: Timestamp, now: Timestamp) {
-        self.table.postpone(&self.ask, by, last_turn, now);
+        self.table.postpone(&self.ask(), by, last_turn, now);
     }
 }
 
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("cost", &self.ask.cost).finish_non_exhaustive()
+        f.debug_struct("Turn").field("cost", &self.cost).finish_non_exhaustive()
     }
 }
 

@@ -33,7 +33,7 @@ impl KeyedLimiter {
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
     ///
     /// let users = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
-    /// let tenants = users.another(TokenBucket::new(Rate::per_second(10)?, 10)?)?;
+    /// let tenants = users.another(TokenBucket::new(Rate::per_second(10)?, 10)?);
     /// let request = || [users.ask("alice"), tenants.ask("acme")];
     ///
     /// assert!(KeyedLimiter::check_all(request()).0.is_allowed());
@@ -60,7 +60,7 @@ impl KeyedLimiter {
     /// use tollgate::{Concurrency, KeyedLimiter, Rate, TokenBucket};
     ///
     /// let rates = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
-    /// let flights = rates.another(Concurrency::new(1, None)?)?;
+    /// let flights = rates.another(Concurrency::new(1, None)?);
     /// let request = || [rates.ask("alice"), flights.ask("alice")];
     ///
     /// let permits = KeyedLimiter::acquire_all(request()).unwrap();
@@ -89,7 +89,7 @@ impl KeyedLimiter {
         if !verdict.is_allowed() {
             return Err(verdict);
         }
-        Ok(requests.map(|request| Permit::keyed(Arc::clone(&request.limiter.table), request.ask)))
+        Ok(requests.map(|request| request.permit()))
     }
 
     /// [`check_all`](Self::check_all) of any number up to 32, at a given time, with the answer of each request
@@ -99,7 +99,7 @@ impl KeyedLimiter {
     /// use tollgate::{Decision, KeyedLimiter, Rate, TokenBucket};
     ///
     /// let users = KeyedLimiter::new(TokenBucket::new(Rate::per_second(1)?, 1)?);
-    /// let tenants = users.another(TokenBucket::new(Rate::per_second(10)?, 10)?)?;
+    /// let tenants = users.another(TokenBucket::new(Rate::per_second(10)?, 10)?);
     /// let requests = vec![users.ask("alice"), tenants.ask("acme").cost(3)];
     /// let mut decisions = vec![Decision::default(); requests.len()];
     /// let verdict = KeyedLimiter::check_all_at(&requests, users.clock().now(), &mut decisions);
@@ -133,8 +133,8 @@ impl KeyedLimiter {
     /// use tollgate::{Action, Concurrency, Decision, Group, KeyedLimiter, Rate, TokenBucket};
     ///
     /// let rates = KeyedLimiter::new(TokenBucket::new(Rate::per_hour(1)?, 10)?);
-    /// let flights = rates.another(Concurrency::new(1, None)?)?;
-    /// let planned = rates.another(TokenBucket::new(Rate::per_hour(1)?, 1)?)?; // not yet in force
+    /// let flights = rates.another(Concurrency::new(1, None)?);
+    /// let planned = rates.another(TokenBucket::new(Rate::per_hour(1)?, 1)?); // not yet in force
     /// let requests = [
     ///     rates.ask("alice"),
     ///     flights.ask("alice").action(Action::Hold),
@@ -167,7 +167,7 @@ impl KeyedLimiter {
             request.ask
         });
         let holding = table.decide(asks, now, each);
-        holding.into_iter().map(|ask| Permit::keyed(Arc::clone(table), ask)).collect()
+        holding.into_iter().map(|slot| Permit::keyed(Arc::clone(table), slot)).collect()
     }
 
     /// Decides many requests of limiters in one table at one instant, each on its own and in order: with one
@@ -214,7 +214,7 @@ impl KeyedLimiter {
         assert_eq!(requests.len(), decisions.len(), "one decision for each request");
         let Some(table) = Self::table_of(requests) else { return };
         for (requests, decisions) in requests.chunks(BATCH).zip(decisions.chunks_mut(BATCH)) {
-            requests.iter().for_each(|request| table.prefetch(request.ask.hash));
+            requests.iter().for_each(|request| table.prefetch(&request.ask));
             for (request, decision) in requests.iter().zip(decisions) {
                 *decision = table.check(&request.ask, now);
             }

@@ -12,14 +12,15 @@ mod slot;
 use std::sync::Arc;
 
 use tollgate_core::adaptive::Pace;
-use tollgate_core::{Action, Decision, Group, Nanos, PermitId, Rule, Status, Timestamp};
+use tollgate_core::{Action, Decision, Group, Nanos, PermitId, Status, Timestamp};
 
 use self::plan::Locked;
 pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
 pub(crate) use self::prefetch::Prefetcher;
-pub(crate) use self::rules::TierId;
-use self::rules::{Rules, UsedNumbers};
-pub(crate) use self::shard::Ask;
+use self::rules::Paces;
+pub use self::rules::RequestRule;
+pub(crate) use self::rules::{AskRule, KeptRule, LimiterLife, TierCell};
+pub(crate) use self::shard::{Ask, Part};
 use self::shard::{Place, Shard, UNBOUNDED};
 use crate::line::{Lines, MOST_WAITING};
 use crate::sync::{AtomicU64, Lock, Mutex, Ordering};
@@ -81,6 +82,8 @@ pub struct Stats {
     pub evictions: u64,
     /// Requests for which there was no room: denied, or under [`WhenFull::Allow`] let through and not remembered.
     pub refused: u64,
+    /// Rules that keys have or lately had, in each part of the table by itself: one that is used in two parts counts twice.
+    pub rules: usize,
     /// The most slots that one request has swept, looked at for eviction, moved or made; in a plan, each of its
     /// requests. A few thousand at most, whatever happens: it is here to show that no decision does a sweep's work.
     pub most_touched: usize,
@@ -91,6 +94,7 @@ pub struct Stats {
 pub(crate) struct Settings {
     pub(crate) max_keys: usize,
     pub(crate) max_bytes: Option<usize>,
+    pub(crate) second_part: Option<Option<usize>>, // with at most so many bytes
     pub(crate) max_waiting: usize,
     pub(crate) when_full: WhenFull,
     pub(crate) clock: Clock,
@@ -102,6 +106,7 @@ impl Default for Settings {
         Self {
             max_keys: 10_000_000,
             max_bytes: None,
+            second_part: None,
             max_waiting: MOST_WAITING,
             when_full: WhenFull::default(),
             clock: Clock::new(),
@@ -110,15 +115,24 @@ impl Default for Settings {
     }
 }
 
+/// A slot of a concurrency limit that is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldSlot {
+    pub(crate) part: Part,
+    pub(crate) hash: u64,
+    pub(crate) permit: PermitId,
+}
+
 /// Shards of keys, each behind a lock.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) number: u64, // no other table has it
-    shards: Box<[Padded]>,
+    shards: Box<[Padded]>, // those of the first part, then those of the second
+    in_first: usize,
     pub(crate) clock: Clock,
     pub(crate) secret: Secret,
     pub(crate) lines: Lines,  // before its keys
-    rules: Mutex<Arc<Rules>>, // as every shard has them, or is about to
+    paces: Mutex<Arc<Paces>>, // as every shard has them, or is about to
     permits: AtomicU64,       // given so far
     limits: AtomicU64,        // limiters made so far
 }
@@ -141,7 +155,23 @@ const BYTES_A_SHARD: usize = 64 << 10;
 
 impl Table {
     pub(crate) fn new(settings: Settings) -> Self {
-        let max_bytes = settings.max_bytes.unwrap_or(UNBOUNDED).max(BYTES_A_SHARD);
+        let first = Self::shards_of(Part::First, &settings, settings.max_bytes);
+        let second = settings.second_part.map(|max_bytes| Self::shards_of(Part::Second, &settings, max_bytes));
+        Self {
+            number: TABLES.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            in_first: first.len(),
+            shards: first.into_iter().chain(second.into_iter().flatten()).collect(),
+            clock: settings.clock,
+            secret: settings.secret,
+            lines: Lines::new(settings.max_waiting),
+            paces: Mutex::default(),
+            permits: AtomicU64::new(0),
+            limits: AtomicU64::new(0),
+        }
+    }
+
+    fn shards_of(part: Part, settings: &Settings, max_bytes: Option<usize>) -> Vec<Padded> {
+        let max_bytes = max_bytes.unwrap_or(UNBOUNDED).max(BYTES_A_SHARD);
         let worth = (settings.max_keys / KEYS_A_SHARD).min(max_bytes / BYTES_A_SHARD);
         let shards = worth.clamp(1, MOST_SHARDS);
         let shard = |i| {
@@ -151,129 +181,104 @@ impl Table {
                 UNBOUNDED => UNBOUNDED,
                 max_bytes => max_bytes / shards - size_of::<Padded>(),
             };
-            let place = Place { number: i, of: shards };
+            let place = Place { part, number: i, of: shards };
             Padded(Lock::new(Shard::new(place, max_keys, max_bytes, settings.when_full)))
         };
-        Self {
-            number: TABLES.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
-            shards: (0..shards).map(shard).collect(),
-            clock: settings.clock,
-            secret: settings.secret,
-            lines: Lines::new(settings.max_waiting),
-            rules: Mutex::default(),
-            permits: AtomicU64::new(0),
-            limits: AtomicU64::new(0),
-        }
+        (0..shards).map(shard).collect()
     }
 
-    /// Adds tiers, all or none. None where there are as many rules as can be told apart.
-    pub(crate) fn add_tiers(&self, tiers: &[Numbers]) -> Option<Vec<TierId>> {
-        if tiers.is_empty() {
-            return Some(Vec::new());
-        }
-        let tiers: Vec<Numbers> = tiers.iter().map(|numbers| self.align(*numbers)).collect();
-        self.change_rules(|_| tiers.len(), |rules| rules.add_tiers(&tiers))
-    }
-
-    /// Changes the numbers of tiers, all or none. Keys are converted as they are next asked for.
-    pub(crate) fn set_tiers(&self, tiers: &[(TierId, Numbers)]) -> Option<()> {
-        let tiers: Vec<_> = tiers.iter().map(|(tier, numbers)| (*tier, self.align(*numbers))).collect();
-        self.change_rules(|rules| rules.changed(&tiers), |rules| rules.set_tiers(&tiers))
-    }
-
-    /// Changes the rule of a tier.
-    pub(crate) fn set_rule(&self, tier: TierId, rule: Rule) -> Option<()> {
-        let rule = self.clock.align(rule);
-        let change = |rules: &Rules| [(tier, Numbers { rule, ..rules.numbers(tier) })];
-        self.change_rules(|rules| rules.changed(&change(rules)), |rules| rules.set_tiers(&change(rules)))
-    }
-
-    /// Removes tiers for which nobody can ask any more.
-    pub(crate) fn remove_tiers(&self, tiers: &[TierId]) {
-        self.change_rules(
-            |_| 0,
-            |rules| {
-                rules.remove_tiers(tiers);
-                Some(())
-            },
-        );
+    /// Changes the numbers of tiers at one instant: no plan sees some of them changed and others not. Keys are converted when they
+    /// are next charged.
+    pub(crate) fn set_tiers<'t>(&self, tiers: impl Iterator<Item = (&'t TierCell, Numbers)>) {
+        let tiers: Vec<_> = tiers.map(|(tier, numbers)| (tier, self.align(numbers))).collect();
+        // All shards are locked, in the order that plans lock them.
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.0.lock()).collect();
+        tiers.into_iter().for_each(|(tier, numbers)| tier.set(numbers));
+        drop(shards);
+        self.lines.call_all();
     }
 
     /// Changes the paces of the shed classes from now on.
     pub(crate) fn set_paces(&self, paces: [Pace; 3]) {
-        self.change_rules(|_| 0, |rules| rules.set_paces(paces, self.clock.now()));
+        let mut current = self.paces.lock();
+        let Some(paces) = current.changed(paces, self.clock.now()).map(Arc::new) else { return };
+        *current = Arc::clone(&paces);
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.0.lock()).collect();
+        let old: Vec<_> = shards.iter_mut().map(|shard| shard.set_paces(Arc::clone(&paces))).collect();
+        drop(shards);
+        drop((current, old));
+        self.lines.call_all();
     }
 
-    /// The rule that a tier was told to decide by.
-    pub(crate) fn rule(&self, tier: TierId) -> Rule {
-        self.rules.lock().numbers(tier).rule
+    pub(crate) fn has_second_part(&self) -> bool {
+        self.in_first < self.shards.len()
     }
 
     /// Numbers whose windows begin on the minute of this table's clock.
-    fn align(&self, numbers: Numbers) -> Numbers {
+    pub(crate) fn align(&self, numbers: Numbers) -> Numbers {
         Numbers { rule: self.clock.align(numbers.rule), ..numbers }
     }
 
     #[inline]
-    pub(crate) fn check(&self, ask: &Ask, now: Timestamp) -> Decision {
-        self.shard(ask.hash).lock().check(ask, now)
+    pub(crate) fn check(&self, ask: &Ask<'_>, now: Timestamp) -> Decision {
+        self.shard(ask).lock().check(ask, now)
     }
 
     /// Has the slot of a key fetched from memory, without waiting for it.
-    pub(crate) fn prefetch(&self, hash: u64) {
-        self.shard(hash).lock().prefetch(hash);
+    pub(crate) fn prefetch(&self, ask: &Ask<'_>) {
+        self.shard(ask).lock().prefetch(ask.hash);
     }
 
     /// How a key stands, charging nothing.
-    pub(crate) fn status(&self, ask: &Ask, now: Timestamp) -> Status {
-        self.shard(ask.hash).lock().status(ask, now)
+    pub(crate) fn status(&self, ask: &Ask<'_>, now: Timestamp) -> Status {
+        self.shard(ask).lock().status(ask, now)
     }
 
     /// What [`check`](Self::check) would answer, charging nothing.
-    pub(crate) fn preview(&self, ask: &Ask, now: Timestamp) -> Decision {
-        self.shard(ask.hash).lock().preview(ask, now)
+    pub(crate) fn preview(&self, ask: &Ask<'_>, now: Timestamp) -> Decision {
+        self.shard(ask).lock().preview(ask, now)
     }
 
     /// As [`check`](Self::check), but denies what would have to be held back, until it would not.
-    pub(crate) fn check_at_once(&self, ask: &Ask, now: Timestamp) -> Decision {
-        self.shard(ask.hash).lock().check_at_once(ask, now)
+    pub(crate) fn check_at_once(&self, ask: &Ask<'_>, now: Timestamp) -> Decision {
+        self.shard(ask).lock().check_at_once(ask, now)
     }
 
-    pub(crate) fn reset(&self, hash: u64) -> bool {
-        let was_there = self.shard(hash).lock().reset(hash);
+    pub(crate) fn reset(&self, part: Part, hash: u64) -> bool {
+        let was_there = self.shards[self.shard_number(part, hash)].0.lock().reset(hash);
         self.lines.call(hash);
         was_there
     }
 
     /// Gives back what was charged, as far as it still counts. How much that is.
-    pub(crate) fn refund(&self, ask: &Ask, charged: Timestamp, now: Timestamp) -> u64 {
-        let given = self.shard(ask.hash).lock().refund(ask, charged, now);
+    pub(crate) fn refund(&self, ask: &Ask<'_>, charged: Timestamp, now: Timestamp) -> u64 {
+        let given = self.shard(ask).lock().refund(ask, charged, now);
         self.lines.call(ask.hash);
         given
     }
 
     /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner.
-    pub(crate) fn withdraw(&self, ask: &Ask, now: Timestamp) -> Nanos {
-        let sooner = self.shard(ask.hash).lock().withdraw(ask, now);
+    pub(crate) fn withdraw(&self, ask: &Ask<'_>, now: Timestamp) -> Nanos {
+        let sooner = self.shard(ask).lock().withdraw(ask, now);
         self.lines.call(ask.hash);
         sooner
     }
 
     /// All who wait go later by this, the last of them then.
-    pub(crate) fn postpone(&self, ask: &Ask, by: Nanos, last_turn: Timestamp, now: Timestamp) {
-        self.shard(ask.hash).lock().postpone(ask, by, last_turn, now);
+    pub(crate) fn postpone(&self, ask: &Ask<'_>, by: Nanos, last_turn: Timestamp, now: Timestamp) {
+        self.shard(ask).lock().postpone(ask, by, last_turn, now);
     }
 
     /// Decides asks at one instant, by their groups and actions. Calls `each` with the index of each ask and its decision.
-    /// Returns the asks that now hold a slot. Asks that decide together are decided while all their shards are locked.
+    /// Returns the slots that are held now. Asks that decide together are decided while all their shards are locked.
     /// Independent asks are decided one after the other.
     #[inline]
-    pub(crate) fn decide(
+    pub(crate) fn decide<'a>(
         &self,
-        asks: impl Iterator<Item = Ask> + Clone,
+        asks: impl Iterator<Item = Ask<'a>> + Clone,
         now: Timestamp,
         mut each: impl FnMut(usize, Decision),
-    ) -> Vec<Ask> {
+    ) -> Vec<HeldSlot> {
         let mut holding = Vec::new();
         let mut deciding = asks.clone().enumerate().filter(|(_, ask)| ask.group != Group::Independent);
         let is_alone = {
@@ -295,7 +300,7 @@ impl Table {
         };
         let mut independent = asks.enumerate().filter(|(_, ask)| ask.group == Group::Independent).peekable();
         while independent.peek().is_some() {
-            independent.clone().take(BATCH).for_each(|(_, ask)| self.prefetch(ask.hash));
+            independent.clone().take(BATCH).for_each(|(_, ask)| self.prefetch(&ask));
             for (i, ask) in independent.by_ref().take(BATCH) {
                 each(i, self.decide_alone(&ask, passes, now, &mut holding));
             }
@@ -304,16 +309,18 @@ impl Table {
     }
 
     #[inline]
-    fn decide_alone(&self, ask: &Ask, passes: bool, now: Timestamp, holding: &mut Vec<Ask>) -> Decision {
+    fn decide_alone(&self, ask: &Ask<'_>, passes: bool, now: Timestamp, holding: &mut Vec<HeldSlot>) -> Decision {
         if ask.is_usual() && ask.action == Action::Charge {
             return self.check(ask, now); // which is quicker
         }
         let ask = self.with_permit(*ask);
-        let mut shard = self.shard(ask.hash).lock();
-        let decision = shard.decide(&ask, passes, now, |outcome| outcome);
+        let mut shard = self.shard(&ask).lock();
+        let ask = shard.numbered_with_sweep(&ask, now);
+        let decision = shard.decide_numbered(&ask, passes, now, |outcome| outcome);
         if passes && decision.is_allowed() && shard.gives_slot(&ask) {
-            holding.push(ask);
+            holding.extend(ask.held_slot());
         }
+        shard.free_idle_rules();
         drop(shard);
         if ask.action == Action::Refund {
             self.lines.call(ask.hash);
@@ -321,12 +328,12 @@ impl Table {
         decision
     }
 
-    fn decide_together<const N: usize>(
+    fn decide_together<'a, const N: usize>(
         &self,
-        deciding: impl Iterator<Item = (usize, Ask)>,
+        deciding: impl Iterator<Item = (usize, Ask<'a>)>,
         now: Timestamp,
         each: &mut impl FnMut(usize, Decision),
-        holding: &mut Vec<Ask>,
+        holding: &mut Vec<HeldSlot>,
     ) -> bool {
         let (mut asks, mut places, mut len) = ([Ask::NOTHING; N], [0; N], 0);
         for (i, ask) in deciding {
@@ -340,8 +347,8 @@ impl Table {
         // An any-of limit that denies has given no slot.
         let holds =
             |i: usize| passes && asks[i].permit.is_some() && decisions[i].is_allowed() && plan.has_slot(i);
-        holding.extend((0..len).filter(|&i| holds(i)).map(|i| asks[i]));
-        drop(plan);
+        holding.extend((0..len).filter(|&i| holds(i)).filter_map(|i| asks[i].held_slot()));
+        plan.end(now);
         for (i, ask) in asks.iter().enumerate() {
             if ask.action == Action::Refund {
                 self.lines.call(ask.hash);
@@ -353,7 +360,7 @@ impl Table {
 
     /// The ask with a permit of its own, if it is to hold a slot and has none.
     #[inline]
-    fn with_permit(&self, ask: Ask) -> Ask {
+    fn with_permit<'a>(&self, ask: Ask<'a>) -> Ask<'a> {
         match ask.action {
             Action::Hold if ask.permit.is_none() => Ask { permit: Some(self.next_permit()), ..ask },
             _ => ask,
@@ -371,84 +378,66 @@ impl Table {
     }
 
     /// Gives a permit back. False if it was not held any more.
-    pub(crate) fn release(&self, ask: &Ask, now: Timestamp) -> bool {
-        let was_held = self.shard(ask.hash).lock().release(ask, now);
-        self.lines.call(ask.hash);
+    pub(crate) fn release(&self, slot: &HeldSlot, now: Timestamp) -> bool {
+        let HeldSlot { part, hash, permit } = *slot;
+        let was_held = self.shards[self.shard_number(part, hash)].0.lock().release(hash, permit, now);
+        self.lines.call(hash);
         was_held
     }
 
     #[cfg(test)]
     pub(crate) fn are_paced(&self) -> bool {
-        self.rules.lock().are_paced()
+        self.shards[0].0.lock().are_paced()
     }
 
-    #[cfg(test)]
-    pub(crate) fn rule_sizes(&self) -> [usize; 2] {
-        self.rules.lock().sizes()
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
+    /// The stats of one part, or of both.
+    pub(crate) fn stats(&self, part: Option<Part>) -> Stats {
+        let (first, second) = self.shards.split_at(self.in_first);
+        let shards = match part {
+            None => &self.shards[..],
+            Some(Part::First) => first,
+            Some(Part::Second) => second,
+        };
         let mut stats = Stats::default();
-        for shard in &self.shards {
+        for shard in shards {
             let shard = shard.0.lock();
             stats.keys += shard.keys();
             stats.bytes += shard.bytes() + size_of::<Padded>();
             stats.evictions += shard.evictions;
             stats.refused += shard.refused.get();
+            stats.rules += shard.rules();
             stats.most_touched = stats.most_touched.max(shard.most_touched);
         }
         stats
     }
 
-    /// Changes the rules in all shards at one instant, adding so many. Where many are kept that are no longer in
-    /// force, those that no key was last charged by are forgotten first.
-    fn change_rules<T>(
-        &self,
-        added: impl FnOnce(&Rules) -> usize,
-        change: impl FnOnce(&mut Rules) -> Option<T>,
-    ) -> Option<T> {
-        let mut current = self.rules.lock();
-        let mut rules = Rules::clone(&current);
-        let added = added(&rules);
-        if rules.is_crowded(added) {
-            rules.forget_unused(&self.used_numbers());
-            if rules.is_full(added) {
-                // Keys that are no longer used stand in the way, and no request waits for this.
-                self.sweep();
-                rules.forget_unused(&self.used_numbers());
+    /// Forgets keys that are no longer used, looking at `most` slots or a few hundred more. Goes on where it last ended. A shard is
+    /// locked for one segment at a time, which takes about a microsecond.
+    pub(crate) fn sweep(&self, most: usize) {
+        let now = self.clock.now();
+        // In each round one segment of each shard, until all segments have had their turn.
+        let (mut looked, mut round, mut rounds) = (0, 0, 1);
+        while round < rounds && looked < most {
+            for shard in &self.shards {
+                let mut shard = shard.0.lock();
+                rounds = shard.segments().max(rounds);
+                looked += shard.sweep_next(now);
             }
+            round += 1;
         }
-        let result = change(&mut rules)?;
-        *current = Arc::new(rules);
-        // All shards are locked before any is told, in the order that plans lock them: no plan sees half of a change.
-        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.0.lock()).collect();
-        shards.iter_mut().for_each(|shard| shard.rules = Arc::clone(&current));
-        drop(shards);
-        drop(current);
-        self.lines.call_all();
-        Some(result)
-    }
-
-    /// Forgets all keys that are no longer used.
-    pub(crate) fn sweep(&self) {
-        self.shards.iter().for_each(|shard| shard.0.lock().sweep(self.clock.now()));
-    }
-
-    /// The numbers of rules that keys were last charged by. Of those that are not in force it stays true while the
-    /// rules are not changed: keys leave them, and none comes.
-    fn used_numbers(&self) -> UsedNumbers {
-        let mut used = UsedNumbers::default();
-        self.shards.iter().for_each(|shard| shard.0.lock().add_used(&mut used));
-        used
     }
 
     #[inline]
-    fn shard(&self, hash: u64) -> &Lock<Shard> {
-        &self.shards[self.shard_number(hash)].0
+    fn shard(&self, ask: &Ask<'_>) -> &Lock<Shard> {
+        &self.shards[self.shard_number(ask.part, ask.hash)].0
     }
 
+    /// The number of the shard of a hash. Plans lock shards in this order.
     #[inline]
-    fn shard_number(&self, hash: u64) -> usize {
-        Place::number(hash, self.shards.len())
+    fn shard_number(&self, part: Part, hash: u64) -> usize {
+        match part {
+            Part::First => Place::number(hash, self.in_first),
+            Part::Second => self.in_first + Place::number(hash, self.shards.len() - self.in_first),
+        }
     }
 }

@@ -7,65 +7,71 @@ use tollgate_core::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Stat
 /// is kept by the clock of its class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paced<'a> {
-    pub(crate) rule: &'a Rule,                  // with what is left of its limit
-    pub(super) told: &'a Rule,                  // at full pace
+    pub(super) full: &'a Rule,                  // at full pace
+    pub(super) reduced: Option<Rule>,           // at the pace of its class, with what is left of its limit; none at full pace
     pub(super) clock: Option<&'a VirtualClock>, // none where it goes by the real one
 }
 
 impl Paced<'_> {
+    /// The rule to decide by.
+    #[inline]
+    fn rule(&self) -> &Rule {
+        self.reduced.as_ref().unwrap_or(self.full)
+    }
+
     #[inline]
     pub(crate) fn test(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
-        self.really(self.rule.test(state, cost, self.time(now)), cost, now)
+        self.really(self.rule().test(state, cost, self.time(now)), cost, now)
     }
 
     #[inline]
     pub(crate) fn spend(&self, state: &mut State, permit: PermitId, cost: u64, now: Timestamp) {
-        self.rule.spend(state, permit, cost, self.time(now));
+        self.rule().spend(state, permit, cost, self.time(now));
     }
 
     /// [`test`](Self::test) of a request whose whole cost is charged in any case.
     pub(crate) fn test_in_full(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
-        self.really(self.rule.test_in_full(state, cost, self.time(now)), cost, now)
+        self.really(self.rule().test_in_full(state, cost, self.time(now)), cost, now)
     }
 
     /// [`spend`](Self::spend), also beyond the limit.
     ///
     /// The bound of the debt is that of the full pace: a limit that is smaller for now drops no usage.
     pub(crate) fn spend_in_full(&self, state: &mut State, cost: u64, now: Timestamp) {
-        self.told.spend_in_full(state, cost, self.time(now));
+        self.full.spend_in_full(state, cost, self.time(now));
     }
 
     #[inline]
     pub(crate) fn decide(&self, state: &mut State, permit: PermitId, cost: u64, now: Timestamp) -> Decision {
-        let Decision { outcome, status } = self.rule.decide(state, permit, cost, self.time(now));
+        let Decision { outcome, status } = self.rule().decide(state, permit, cost, self.time(now));
         Decision { outcome: self.really(outcome, cost, now), status: self.really_status(status, now) }
     }
 
     #[inline]
     pub(crate) fn status(&self, state: &State, now: Timestamp) -> Status {
-        self.really_status(self.rule.status(state, self.time(now)), now)
+        self.really_status(self.rule().status(state, self.time(now)), now)
     }
 
     #[inline]
     pub(crate) fn is_unused(&self, state: &State, now: Timestamp) -> bool {
-        self.rule.is_unused(state, self.time(now))
+        self.rule().is_unused(state, self.time(now))
     }
 
     /// A charge is taken to be as old as it can be where the pace has changed since: too old, rather than too young.
     pub(crate) fn refund(&self, state: &mut State, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
         let charged = self.clock.map_or(charged, |clock| clock.at_earliest(charged));
-        self.rule.refund(state, cost, charged, self.time(now))
+        self.rule().refund(state, cost, charged, self.time(now))
     }
 
     /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner.
     pub(crate) fn withdraw(&self, state: &mut State, cost: u64, now: Timestamp) -> Nanos {
-        self.wait(self.rule.withdraw(state, cost, self.time(now)), now)
+        self.wait(self.rule().withdraw(state, cost, self.time(now)), now)
     }
 
     /// All who wait go later by this, the last of them then.
     pub(crate) fn postpone(&self, state: &mut State, by: Nanos, last_turn: Timestamp, now: Timestamp) {
         let by = self.time(now.after(by)).since(self.time(now));
-        self.rule.postpone(state, by, self.time(last_turn), self.time(now));
+        self.rule().postpone(state, by, self.time(last_turn), self.time(now));
     }
 
     /// Brings a key under this rule that was last charged by `old`: what it has left stays.
@@ -75,9 +81,9 @@ impl Paced<'_> {
     pub(crate) fn convert(&self, old: &Self, state: &mut State, now: Timestamp) {
         let (from, to) = (old.time(now), self.time(now));
         if from != to {
-            old.told.carry(state, from, to);
+            old.full.carry(state, from, to);
         }
-        self.told.convert(old.told, state, to);
+        self.full.convert(old.full, state, to);
     }
 
     /// The time it is decided at.
@@ -102,7 +108,7 @@ impl Paced<'_> {
                 Outcome::Deny { retry: Retry::After(self.wait(wait, now)) }
             }
             // More than is left of a window's limit may pass when the load has gone, which nobody knows.
-            Outcome::Deny { retry: Retry::Never } if cost <= self.told.capacity() => {
+            Outcome::Deny { retry: Retry::Never } if cost <= self.full.capacity() => {
                 Outcome::Deny { retry: Retry::Unknown }
             }
             outcome @ Outcome::Deny { .. } => outcome,

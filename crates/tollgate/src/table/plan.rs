@@ -17,7 +17,7 @@ pub(crate) const USUAL_LIMITS: usize = 8;
 ///
 /// Asks that name one key are decided in their order: each is tested with the costs of those before it, and is charged its own.
 pub(super) struct Locked<'a, const N: usize> {
-    asks: [Ask; N], // each with what it is tested for: its cost, and the costs of those before it that name the same key
+    asks: [Ask<'a>; N], // each with what it is tested for: its cost, and the costs of those before it that name the same key
     costs: [u64; N], // what each is charged
     guards: [Option<Guard<'a, Shard>>; N],
     guard_of: [usize; N],
@@ -26,7 +26,7 @@ pub(super) struct Locked<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Locked<'a, N> {
-    pub(super) fn new(table: &'a Table, asks: &[Ask]) -> Self {
+    pub(super) fn new(table: &'a Table, asks: &[Ask<'a>]) -> Self {
         let len = asks.len();
         let mut locked = Self {
             asks: [Ask::NOTHING; N],
@@ -38,7 +38,7 @@ impl<'a, const N: usize> Locked<'a, N> {
         };
         let mut shards = [0; N];
         for (i, ask) in asks.iter().enumerate() {
-            shards[i] = table.shard_number(ask.hash);
+            shards[i] = table.shard_number(ask.part, ask.hash);
             locked.add(i, ask, &shards[..i], shards[i]);
         }
         let mut order: [usize; N] = std::array::from_fn(|i| i);
@@ -58,9 +58,20 @@ impl<'a, const N: usize> Locked<'a, N> {
         locked
     }
 
+    /// Ends the decision. Keys may move.
+    pub(super) fn end(mut self, now: Timestamp) {
+        for i in 0..self.len {
+            if self.guard_of[i] == i {
+                let shard = self.shard_mut(i);
+                shard.free_idle_rules();
+                shard.count_decided(now);
+            }
+        }
+    }
+
     /// Adds the ask `i`. If earlier asks have the same key, the ask is decided under the tier of the first of them, and tested
     /// with the sum of their charges and its own cost.
-    fn add(&mut self, i: usize, ask: &Ask, shards: &[usize], shard: usize) {
+    fn add(&mut self, i: usize, ask: &Ask<'a>, shards: &[usize], shard: usize) {
         (self.asks[i], self.costs[i]) = (*ask, ask.cost);
         // The table treats two hashes as one key if they have the same shard and agree in the bits that a slot stores.
         let is_same = |j: usize| self.asks[j].hash << 16 == ask.hash << 16 && shards[j] == shard;
@@ -73,7 +84,7 @@ impl<'a, const N: usize> Locked<'a, N> {
             self.asks[i].cost = before.fold(ask.cost, u64::saturating_add);
         }
         // Two tiers of one key may have different algorithms: the first is the one that counts.
-        (self.asks[i].hash, self.asks[i].tier) = (self.asks[first].hash, self.asks[first].tier);
+        (self.asks[i].hash, self.asks[i].rule) = (self.asks[first].hash, self.asks[first].rule);
     }
 
     /// Decides them at one instant. Returns whether the request passes.
@@ -97,7 +108,9 @@ impl<'a, const N: usize> Locked<'a, N> {
     /// charge and its status.
     fn locate(&mut self) {
         for i in 0..self.len {
-            self.places[i] = self.shard(i).find_usual(&self.asks[i], self.len);
+            if let Some((place, number)) = self.shard(i).find_usual(&self.asks[i], self.len) {
+                (self.places[i], self.asks[i].number) = (Some(place), number);
+            }
         }
     }
 
@@ -109,8 +122,10 @@ impl<'a, const N: usize> Locked<'a, N> {
             }
             let ask = self.asks[i];
             let shard = self.shard_mut(i);
+            let ask = shard.numbered(&ask);
             let has_moved = shard.prepare(&ask, now);
             shard.note_touched();
+            self.asks[i] = ask;
             if has_moved {
                 self.lose_places(i);
             }
@@ -175,7 +190,7 @@ impl<const N: usize> Plan for Locked<'_, N> {
     fn status(&self, i: usize, now: Timestamp) -> Status {
         match self.places[i] {
             Some(place) => self.shard(i).read_usual(place, |rule, state| rule.status(state, now)),
-            None => self.shard(i).status(&self.asks[i], now),
+            None => self.shard(i).status_of(&self.asks[i], now),
         }
     }
 

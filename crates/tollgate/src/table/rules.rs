@@ -1,245 +1,424 @@
-//! The rules a table decides by, and which of them are in force.
+//! The rules that keys are decided by: tiers, which name the rule in force, and the rules that the keys of one shard use.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use tollgate_core::adaptive::{Pace, VirtualClock};
 use tollgate_core::{Rule, Timestamp};
 
 use super::paced::Paced;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Numbers, Shed};
 
-/// Rules by number. A key remembers the number of the rule it was last charged by, and is converted when it
-/// next meets another: changing a rule touches no key.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
-    rules: Vec<Option<Rule>>, // at their paces; that of number n stands at n - 1, as does what follows
-    made: Vec<Made>,          // of no meaning where there is no rule
-    free: Vec<u16>,           // the numbers that stand for no rule, so that none need be looked for
-    current: Vec<u16>,        // the number of the rule in force, by tier; 0 where there is no tier
-    free_tiers: Vec<TierId>,  // where there is none
-    clocks: Clocks,           // none until a pace was first changed
-    crowded_at: usize,        // as many rules are worth looking for some that nobody uses
-}
+/// The ID of a set of numbers. No two sets of a table have the same.
+///
+/// Those of tiers are counted, and even. Those of rules that come with a request are odd: 63 bits of a hash under the secret of
+/// the table. Of a million such rules, two are mistaken for each other with a chance of one in ten million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RuleId(u64);
 
-/// The time of each shed class, in a box: the way of most requests only looks whether there is any.
-type Clocks = Option<Box<[VirtualClock; 3]>>;
-
-/// What a rule was made of, and for whom.
-#[derive(Clone, Copy, Debug)]
-struct Made {
+/// A set of numbers that keys can be charged by. It never changes.
+#[derive(Debug)]
+pub(crate) struct TableRule {
+    id: RuleId,
     numbers: Numbers,
-    tier: TierId,
-    standing: Standing,
+    tier: u64, // of which tier; 0 for a rule that came with a request
+    limiter: Weak<LimiterLife>,
+    is_replaced: AtomicBool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    InForce,
-    /// Its tier has another by now, under which its keys may still be limited.
-    Replaced,
-    /// Its tier is gone, and nobody can ask for its keys again.
-    Gone,
+impl TableRule {
+    /// Whether nobody can ask again for a key that was last charged by it. A permit of it may still be given back.
+    fn is_gone(&self) -> bool {
+        self.limiter.strong_count() == 0
+    }
 }
 
-/// One set of numbers in a table: a tier of a limiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TierId(u32);
+/// Lives as long as a limiter does.
+#[derive(Debug, Default)]
+pub(crate) struct LimiterLife;
 
-impl TierId {
-    /// Of no limiter.
-    pub(crate) const NONE: Self = Self(u32::MAX);
+/// A set of numbers of a limiter, which can be replaced by others.
+pub(crate) struct TierCell {
+    current: AtomicU64, // the ID of the rule
+    rule: Mutex<Arc<TableRule>>,
 }
 
-/// More rules, of all limiters of a table and their tiers, cannot be told apart. Fewer where this crate tests itself,
-/// so that it gets there.
-const MOST_RULES: usize = if cfg!(test) { 300 } else { u16::MAX as usize };
+/// Rules and tiers made so far, in all tables.
+static MADE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
-impl Rules {
-    #[inline]
-    pub(crate) fn current(&self, tier: TierId) -> u16 {
-        self.current[tier.0 as usize]
+fn next_number() -> u64 {
+    MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+impl TierCell {
+    /// A tier of a limiter.
+    pub(crate) fn new(numbers: Numbers, limiter: &Arc<LimiterLife>) -> Self {
+        Self::of_tier(next_number(), numbers, Arc::downgrade(limiter))
+    }
+
+    fn of_tier(tier: u64, numbers: Numbers, limiter: Weak<LimiterLife>) -> Self {
+        let id = RuleId(next_number() << 1);
+        let rule = TableRule { id, numbers, tier, limiter, is_replaced: AtomicBool::new(false) };
+        Self { current: AtomicU64::new(id.0), rule: Mutex::new(Arc::new(rule)) }
+    }
+
+    /// The same tier with other numbers, for those who ask by the new cell. Those who ask by this one go by the old numbers.
+    pub(crate) fn successor(&self, numbers: Numbers) -> Self {
+        let old = self.rule();
+        Self::of_tier(old.tier, numbers, old.limiter.clone())
     }
 
     #[inline]
+    pub(crate) fn id(&self) -> RuleId {
+        RuleId(self.current.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.rule().numbers
+    }
+
+    fn rule(&self) -> Arc<TableRule> {
+        Arc::clone(&self.rule.lock())
+    }
+
+    /// Puts other numbers in force.
+    pub(crate) fn set(&self, numbers: Numbers) {
+        let mut rule = self.rule.lock();
+        if rule.numbers == numbers {
+            return;
+        }
+        let next = Self::of_tier(rule.tier, numbers, rule.limiter.clone()).rule();
+        self.current.store(next.id.0, Ordering::Release);
+        let old = std::mem::replace(&mut *rule, next);
+        drop(rule);
+        old.is_replaced.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl Drop for TierCell {
+    fn drop(&mut self) {
+        self.rule.lock().is_replaced.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for TierCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TierCell").field(&self.numbers()).finish()
+    }
+}
+
+/// A rule that comes with requests, such as one that a client sends with each call: see
+/// [`KeyedLimiter::request_rule`](crate::KeyedLimiter::request_rule).
+#[derive(Clone, Copy, Debug)]
+pub struct RequestRule {
+    id: RuleId,
+    rule: Rule,
+}
+
+impl RequestRule {
+    /// `hash` must be that of the limiter and the rule.
+    pub(crate) const fn new(hash: u64, rule: Rule) -> Self {
+        Self { id: RuleId(hash | 1), rule }
+    }
+
+    /// The rule.
+    pub const fn rule(&self) -> &Rule {
+        &self.rule
+    }
+}
+
+/// An [`AskRule`] that is kept.
+#[derive(Clone, Debug)]
+pub(crate) enum KeptRule {
+    Tier(Arc<TierCell>),
+    Sent(Box<RequestRule>, Arc<LimiterLife>),
+}
+
+impl KeptRule {
+    pub(crate) fn as_ask(&self) -> AskRule<'_> {
+        match self {
+            Self::Tier(tier) => AskRule::Tier(tier),
+            Self::Sent(sent, limiter) => AskRule::Sent(sent, limiter),
+        }
+    }
+}
+
+/// What a request is decided by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AskRule<'a> {
+    /// Nothing: no request has it.
+    None,
+    /// The numbers in force of a tier.
+    Tier(&'a Arc<TierCell>),
+    /// A rule that came with the request, and the limiter it was sent to.
+    Sent(&'a RequestRule, &'a Arc<LimiterLife>),
+}
+
+impl AskRule<'_> {
+    #[inline]
+    pub(crate) fn id(&self) -> RuleId {
+        match self {
+            Self::None => RuleId(0),
+            Self::Tier(tier) => tier.id(),
+            Self::Sent(sent, _) => sent.id,
+        }
+    }
+
+    pub(crate) fn keep(&self) -> KeptRule {
+        match *self {
+            Self::None => unreachable!("every request has a rule"),
+            Self::Tier(tier) => KeptRule::Tier(Arc::clone(tier)),
+            Self::Sent(sent, limiter) => KeptRule::Sent(Box::new(*sent), Arc::clone(limiter)),
+        }
+    }
+
+    fn make(&self) -> Arc<TableRule> {
+        match self {
+            Self::None => unreachable!("every request has a rule"),
+            Self::Tier(tier) => tier.rule(),
+            Self::Sent(sent, limiter) => {
+                let (numbers, limiter) = (Numbers::from(sent.rule), Arc::downgrade(limiter));
+                let is_replaced = AtomicBool::new(false);
+                Arc::new(TableRule { id: sent.id, numbers, tier: 0, limiter, is_replaced })
+            }
+        }
+    }
+}
+
+/// The pace of each shed class, from when on.
+#[derive(Debug, Default)]
+pub(crate) struct Paces(Option<[VirtualClock; 3]>); // none until a pace was first changed
+
+impl Paces {
+    /// Other paces from `now` on. None if they are what they were.
+    pub(crate) fn changed(&self, paces: [Pace; 3], now: Timestamp) -> Option<Self> {
+        let mut clocks = self.0.clone().unwrap_or_default();
+        if paces == clocks.each_ref().map(VirtualClock::pace) {
+            return None;
+        }
+        clocks.iter_mut().zip(paces).for_each(|(clock, pace)| clock.set_pace(now, pace));
+        Some(Self(Some(clocks)))
+    }
+}
+
+/// The most rules that keys of one shard can have at one time. Fewer where this crate tests itself, so that it gets there.
+pub(crate) const MOST_RULES: usize = if cfg!(test) { 300 } else { u16::MAX as usize - MOST_GUESTS };
+
+/// The most rules without a number that one plan can have in a shard: one for each of its asks.
+const MOST_GUESTS: usize = super::MOST_LIMITS;
+
+/// Rules without a key that a shard keeps, because keys of them may come back soon.
+const KEPT_IDLE: usize = 64;
+
+/// The most rules that are freed after one request.
+const MOST_FREED: usize = 512;
+
+/// The bytes that a rule takes: its entry, its place in the map, and the rule itself, which shards share or not.
+const RULE_BYTES: usize = 2 * (size_of::<Entry>() + size_of::<(RuleId, u16)>()) + size_of::<TableRule>() + 16;
+
+/// The rules that keys of one shard were last charged by. A slot has the number of its rule, in 16 bits.
+///
+/// A rule gets a number when a key needs it, and loses it when no key does: adding, changing or removing a tier touches no
+/// shard and copies nothing. A rule for which no number is left is a guest: requests are decided by it, and no key is charged.
+#[derive(Debug, Default)]
+pub(crate) struct ShardRules {
+    entries: Vec<Entry>, // that of number n stands at n - 1
+    by_id: HashMap<RuleId, u16, BuildHasherDefault<IdHasher>>,
+    free: Vec<u16>,
+    idle: VecDeque<u16>, // numbers whose rules may have no key, each once
+    guests: Vec<Arc<TableRule>>,
+    paces: Arc<Paces>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: RuleId,
+    rule: Option<Arc<TableRule>>, // none where the number is free
+    keys: u32,                    // how many were last charged by it
+    is_idle: bool,                // whether it is listed as such
+}
+
+impl ShardRules {
+    /// Whether a slot was last charged by the rule of this ID.
+    #[inline]
+    pub(crate) fn is(&self, number: u16, id: RuleId) -> bool {
+        self.entries[place(number)].id == id
+    }
+
+    /// The number of the rule of a request, which gets one if it has none. It is valid until
+    /// [`free_idle`](Self::free_idle) is called, and longer if a key is charged by it.
+    pub(crate) fn number(&mut self, rule: &AskRule<'_>) -> u16 {
+        let id = rule.id();
+        match self.by_id.get(&id) {
+            Some(&number) => number,
+            None if !self.free.is_empty() || self.entries.len() < MOST_RULES => self.add(rule.make()),
+            None => self.add_guest(rule.make()),
+        }
+    }
+
+    fn add(&mut self, rule: Arc<TableRule>) -> u16 {
+        let entry = Entry { id: rule.id, rule: Some(rule), keys: 0, is_idle: true };
+        let id = entry.id;
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.entries[place(number)] = entry;
+                number
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u16
+            }
+        };
+        self.by_id.insert(id, number);
+        self.idle.push_back(number);
+        number
+    }
+
+    fn add_guest(&mut self, rule: Arc<TableRule>) -> u16 {
+        let place = match self.guests.iter().position(|guest| guest.id == rule.id) {
+            Some(place) => place,
+            None => {
+                self.guests.push(rule);
+                self.guests.len() - 1
+            }
+        };
+        (MOST_RULES + 1 + place) as u16
+    }
+
+    /// Whether a number is that of a guest, by which no key can be charged.
+    #[inline]
+    pub(crate) const fn is_guest(number: u16) -> bool {
+        number as usize > MOST_RULES
+    }
+
+    /// Counts a key that is charged by a rule from now on.
+    pub(crate) fn add_key(&mut self, number: u16) {
+        self.entries[place(number)].keys += 1;
+    }
+
+    /// Counts a key that is no longer charged by a rule.
+    pub(crate) fn remove_key(&mut self, number: u16) {
+        let entry = &mut self.entries[place(number)];
+        entry.keys -= 1;
+        if entry.keys == 0 && !entry.is_idle {
+            entry.is_idle = true;
+            self.idle.push_back(number);
+        }
+    }
+
+    /// Frees the numbers of rules that no key has, except for some. Called when a request has been decided.
+    #[inline]
+    pub(crate) fn free_idle(&mut self) {
+        if self.idle.len() > KEPT_IDLE || !self.guests.is_empty() {
+            self.free_some();
+        }
+    }
+
+    #[cold]
+    fn free_some(&mut self) {
+        // If there were guests, every number is wanted.
+        let kept = if self.guests.is_empty() { KEPT_IDLE } else { 0 };
+        self.guests.clear();
+        let few = self.idle.len().saturating_sub(kept).min(MOST_FREED);
+        // The first of the list are those that were listed first.
+        for number in self.idle.drain(..few) {
+            let entry = &mut self.entries[place(number)];
+            entry.is_idle = false;
+            if entry.keys == 0 {
+                self.by_id.remove(&entry.id);
+                entry.rule = None;
+                self.free.push(number);
+            }
+        }
+    }
+
+    #[inline]
+    fn table_rule(&self, number: u16) -> &Arc<TableRule> {
+        if Self::is_guest(number) {
+            return &self.guests[usize::from(number) - MOST_RULES - 1];
+        }
+        self.entries[place(number)].rule.as_ref().expect("a number that is in use")
+    }
+
+    /// The rule of a number at full pace.
+    #[inline]
     pub(crate) fn get(&self, number: u16) -> &Rule {
-        self.rules[place(number)].as_ref().expect("a number that is in use")
+        &self.table_rule(number).numbers.rule
     }
 
     /// Whether any class ever went at another pace than full.
     #[inline]
-    pub(crate) const fn are_paced(&self) -> bool {
-        self.clocks.is_some()
+    pub(crate) fn are_paced(&self) -> bool {
+        self.paces.0.is_some()
     }
 
-    /// The rule of a number, with the time of its class.
+    /// The rule of a number at the pace of its class, with the time of its class.
     #[inline]
     pub(crate) fn paced(&self, number: u16) -> Paced<'_> {
-        let rule = self.get(number);
-        let Some(clocks) = &self.clocks else { return Paced { rule, told: rule, clock: None } };
-        let Numbers { rule: told, shed } = &self.made[place(number)].numbers;
-        let is_real = *shed == Shed::Exempt || !told.has_schedule();
-        Paced { rule, told, clock: (!is_real).then(|| &clocks[*shed as usize]) }
+        let Numbers { rule, shed } = &self.table_rule(number).numbers;
+        let Some(clocks) = &self.paces.0 else { return Paced { full: rule, reduced: None, clock: None } };
+        let clock = &clocks[*shed as usize];
+        let is_real = *shed == Shed::Exempt || !rule.has_schedule();
+        Paced { full: rule, reduced: Some(rule.at_pace(clock.pace())), clock: (!is_real).then_some(clock) }
     }
 
-    /// Changes the paces of the shed classes from `now` on. None where they are what they were.
-    pub(crate) fn set_paces(&mut self, paces: [Pace; 3], now: Timestamp) -> Option<()> {
-        let clocks = self.clocks.clone().unwrap_or_default();
-        if paces == clocks.each_ref().map(VirtualClock::pace) {
-            return None;
-        }
-        let clocks = self.clocks.insert(clocks);
-        clocks.iter_mut().zip(paces).for_each(|(clock, pace)| clock.set_pace(now, pace));
-        for (rule, Made { numbers, .. }) in self.rules.iter_mut().zip(&self.made) {
-            *rule = rule.and(Some(numbers.rule.at_pace(paces[numbers.shed as usize])));
-        }
-        Some(())
+    pub(crate) fn set_paces(&mut self, paces: Arc<Paces>) -> Arc<Paces> {
+        std::mem::replace(&mut self.paces, paces)
     }
 
-    /// A rule as it is decided by at the pace of its class.
-    fn at_pace(&self, numbers: Numbers) -> Rule {
-        let pace = self.clocks.as_ref().map_or(Pace::FULL, |clocks| clocks[numbers.shed as usize].pace());
-        numbers.rule.at_pace(pace)
+    /// Whether the rule of this number was one of the tier that a request is for, which has another one now.
+    pub(crate) fn is_replaced(&self, number: u16, by: u16) -> bool {
+        let (old, new) = (self.table_rule(number), self.table_rule(by));
+        old.tier == new.tier && old.tier != 0
     }
 
-    /// What a tier was told to decide by.
-    pub(crate) fn numbers(&self, tier: TierId) -> Numbers {
-        self.made[place(self.current(tier))].numbers
-    }
-
-    /// Whether the rule of this number was that of this tier, which has another one now.
-    pub(crate) fn is_replaced(&self, number: u16, tier: TierId) -> bool {
-        let Made { tier: of, standing, .. } = self.made[place(number)];
-        standing == Standing::Replaced && of == tier
-    }
-
-    /// Whether a tier is decided by the rule of this number.
+    /// Whether requests are decided by the rule of this number.
     pub(crate) fn is_in_force(&self, number: u16) -> bool {
-        self.made[place(number)].standing == Standing::InForce
+        !self.table_rule(number).is_replaced.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Whether nobody can ask again for a key that was last charged by the rule of this number. A permit of it may
-    /// still be given back.
+    /// Whether nobody can ask again for a key that was last charged by the rule of this number.
     pub(crate) fn is_gone(&self, number: u16) -> bool {
-        self.made[place(number)].standing == Standing::Gone
+        self.table_rule(number).is_gone()
     }
 
-    /// Adds tiers. None where there are not as many numbers left.
-    pub(crate) fn add_tiers(&mut self, tiers: &[Numbers]) -> Option<Vec<TierId>> {
-        tiers.iter().map(|numbers| self.add_tier(*numbers)).collect()
+    /// Bytes of memory in use. The first rules are not counted: every table has some.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.len().saturating_sub(KEPT_IDLE) * RULE_BYTES
     }
 
-    fn add_tier(&mut self, numbers: Numbers) -> Option<TierId> {
-        let tier = self.free_tiers.pop().unwrap_or_else(|| {
-            self.current.push(0);
-            TierId((self.current.len() - 1) as u32)
-        });
-        self.current[tier.0 as usize] = self.add(numbers, tier)?;
-        Some(tier)
-    }
-
-    /// Removes tiers for which nobody can ask any more.
-    pub(crate) fn remove_tiers(&mut self, tiers: &[TierId]) {
-        tiers.iter().for_each(|tier| self.current[tier.0 as usize] = 0);
-        self.free_tiers.extend(tiers);
-        for made in &mut self.made {
-            if self.current[made.tier.0 as usize] == 0 {
-                made.standing = Standing::Gone;
-            }
-        }
-    }
-
-    /// How many of these tiers would get other numbers than they have.
-    pub(crate) fn changed(&self, tiers: &[(TierId, Numbers)]) -> usize {
-        tiers.iter().filter(|(tier, numbers)| self.numbers(*tier) != *numbers).count()
-    }
-
-    /// Puts other numbers in force for tiers. None where there is no place left for them.
-    pub(crate) fn set_tiers(&mut self, tiers: &[(TierId, Numbers)]) -> Option<()> {
-        tiers.iter().try_for_each(|(tier, numbers)| self.set_tier(*tier, *numbers))
-    }
-
-    fn set_tier(&mut self, tier: TierId, numbers: Numbers) -> Option<()> {
-        if self.numbers(tier) != numbers {
-            let number = self.add(numbers, tier)?;
-            let before = std::mem::replace(&mut self.current[tier.0 as usize], number);
-            // Every tier has a number of its own.
-            self.made[place(before)].standing = Standing::Replaced;
-        }
-        Some(())
-    }
-
-    /// Whether `added` more rules need new numbers, and many stand for rules that are not in force.
-    pub(crate) fn is_crowded(&self, added: usize) -> bool {
-        let tiers = self.current.len() - self.free_tiers.len() + added;
-        let grown = self.grown(added);
-        grown > self.rules.len() && (grown > self.crowded_at.max(2 * tiers + 16) || self.is_full(added))
-    }
-
-    /// Frees the numbers of rules that are neither in force nor `used` by a key.
-    pub(crate) fn forget_unused(&mut self, used: &UsedNumbers) {
-        for (i, rule) in self.rules.iter_mut().enumerate() {
-            if self.made[i].standing != Standing::InForce && !used.0.get(i).is_some_and(|&used| used) {
-                *rule = None;
-            }
-        }
-        let last = self.rules.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-        self.rules.truncate(last);
-        self.made.truncate(last);
-        // The lowest are taken first, so that the list can become short again.
-        let free = (0..last).rev().filter(|&i| self.rules[i].is_none());
-        self.free = free.map(|i| (i + 1) as u16).collect();
-        // Where little was found, looking again after each change would be in vain.
-        self.crowded_at = 2 * (last - self.free.len());
-    }
-
-    /// Whether `added` more rules could not be told apart.
-    pub(crate) fn is_full(&self, added: usize) -> bool {
-        self.grown(added) > MOST_RULES
-    }
-
-    /// How long the list is with `added` more rules.
-    fn grown(&self, added: usize) -> usize {
-        self.rules.len() + added.saturating_sub(self.free.len())
-    }
-
-    /// Gives a rule that comes into force a number.
-    fn add(&mut self, numbers: Numbers, tier: TierId) -> Option<u16> {
-        let rule = Some(self.at_pace(numbers));
-        let made = Made { numbers, tier, standing: Standing::InForce };
-        if let Some(number) = self.free.pop() {
-            self.rules[place(number)] = rule;
-            self.made[place(number)] = made;
-            return Some(number);
-        }
-        if self.rules.len() == MOST_RULES {
-            return None;
-        }
-        self.rules.push(rule);
-        self.made.push(made);
-        Some(self.rules.len() as u16)
-    }
-
-    /// How many rules and tiers there is memory for.
-    #[cfg(test)]
-    pub(crate) fn sizes(&self) -> [usize; 2] {
-        [self.rules.len(), self.current.len()]
+    /// How many rules have a number.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
     }
 }
 
 /// Where the rule of a number stands.
 #[inline]
-fn place(number: u16) -> usize {
-    usize::from(number) - 1
+const fn place(number: u16) -> usize {
+    number as usize - 1
 }
 
-/// The numbers of rules that keys were last charged by.
+/// IDs are counted or are hashes: they are spread by one multiplication.
 #[derive(Debug, Default)]
-pub(crate) struct UsedNumbers(Vec<bool>); // as the rules
+struct IdHasher(u64);
 
-impl UsedNumbers {
-    pub(crate) fn add(&mut self, number: u16) {
-        let i = place(number);
-        if i >= self.0.len() {
-            self.0.resize(i + 1, false);
-        }
-        self.0[i] = true;
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 }

@@ -180,11 +180,8 @@ impl Segments {
         self.sweep(self.hand, reclaim)
     }
 
-    pub(crate) fn sweep_all(&mut self, reclaim: &mut impl FnMut(&Slot) -> bool) {
-        for place in 0..self.segments.len() {
-            self.sweep(place, reclaim);
-        }
-        self.touched.take(); // it is no request's doing
+    pub(crate) fn count(&self) -> usize {
+        self.segments.len()
     }
 
     fn sweep(&mut self, place: usize, reclaim: &mut impl FnMut(&Slot) -> bool) -> usize {

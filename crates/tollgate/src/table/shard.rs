@@ -10,10 +10,10 @@ use tollgate_core::{
 };
 
 use self::room::Room;
-pub(crate) use self::room::{Place, Together, UNBOUNDED};
-use super::WhenFull;
+pub(crate) use self::room::{Part, Place, Together, UNBOUNDED};
+use super::{HeldSlot, WhenFull};
 use super::paced::Paced;
-use super::rules::{Rules, TierId, UsedNumbers};
+use super::rules::{AskRule, Paces, ShardRules};
 use super::segments::{Segments, SlotPlace};
 use super::slab::Slab;
 use super::slot::Slot;
@@ -21,23 +21,27 @@ use crate::until_ready::at_once;
 
 /// A key of one limiter, by hash, and what a request does to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Ask<'a> {
     pub(crate) hash: u64,
+    pub(crate) rule: AskRule<'a>,
     pub(crate) cost: u64,
     pub(crate) permit: Option<PermitId>, // that holds the slot, if the rule is a concurrency limit
-    pub(crate) tier: TierId,
+    pub(crate) part: Part,
+    pub(crate) number: u16, // that the rule has in the shard; 0 before a shard has looked
     pub(crate) action: Action,
     pub(crate) group: Group,
     pub(crate) is_denied: bool,    // whatever the rule says
     pub(crate) has_one_tier: bool, // the key has one tier at a time: asked under another, it has moved there
 }
 
-impl Ask {
+impl Ask<'_> {
     pub(crate) const NOTHING: Self = Self {
         hash: 0,
+        rule: AskRule::None,
         cost: 0,
         permit: None,
-        tier: TierId::NONE,
+        part: Part::First,
+        number: 0,
         action: Action::Charge,
         group: Group::All,
         is_denied: false,
@@ -48,6 +52,17 @@ impl Ask {
     #[inline]
     pub(crate) const fn is_usual(&self) -> bool {
         matches!(self.action, Action::Charge | Action::Hold) && !self.is_denied
+    }
+
+    /// The slot that it holds if it passes a concurrency limit.
+    pub(crate) fn held_slot(&self) -> Option<HeldSlot> {
+        Some(HeldSlot { part: self.part, hash: self.hash, permit: self.permit? })
+    }
+
+    /// Whether the action takes something from a key, if the rule lets it.
+    #[inline]
+    const fn takes(&self) -> bool {
+        matches!(self.action, Action::Charge | Action::ChargeInFull | Action::Hold) && self.cost > 0
     }
 
     #[inline]
@@ -82,13 +97,15 @@ impl Ask {
     }
 }
 
+/// The requests to a shard for which one segment is swept. A segment takes about a microsecond, so this is 1 ns per request.
+const SWEPT_EVERY: u32 = 1024;
+
 /// The keys whose hashes begin alike.
 #[derive(Debug)]
 pub(crate) struct Shard {
     segments: Segments,
     slab: Slab,
-    users: Users,
-    pub(crate) rules: Arc<Rules>,
+    rules: ShardRules,
     place: Place,
     max_keys: usize,
     max_bytes: usize,
@@ -96,6 +113,7 @@ pub(crate) struct Shard {
     pub(crate) evictions: u64,
     pub(crate) refused: Cell<u64>,
     pub(crate) most_touched: usize,
+    decided: u32, // requests since a segment was last swept
 }
 
 impl Shard {
@@ -103,8 +121,7 @@ impl Shard {
         Self {
             segments: Segments::new(),
             slab: Slab::default(),
-            users: Users::default(),
-            rules: Arc::default(),
+            rules: ShardRules::default(),
             place,
             max_keys,
             max_bytes,
@@ -112,40 +129,40 @@ impl Shard {
             evictions: 0,
             refused: Cell::new(0),
             most_touched: 0,
+            decided: 0,
         }
     }
 
     /// Tests and, if it passes, charges one request.
     #[inline]
-    pub(crate) fn check(&mut self, ask: &Ask, now: Timestamp) -> Decision {
-        let number = self.rules.current(ask.tier);
-        // The way of nearly all requests, with nothing in it that they do not need.
-        if let Rule::TokenBucket(rule) = self.rules.get(number)
-            && !self.rules.are_paced()
-            && ask.is_usual()
-            && let Some(slot) = self.segments.find_mut(ask.hash)
-            && slot.rule() == number
-        {
-            let mut tat = Tat::from_bits(slot.word);
-            let decision = rule.decide(&mut tat, ask.cost, now);
-            slot.word = tat.to_bits();
-            return decision;
-        }
-        // The same for other algorithms, where the key is there and there is room for what it may keep besides.
-        let (most, is_charged) = (self.max_bytes.saturating_sub(self.bytes()), self.is_charged(ask));
-        let Self { segments, slab, rules, .. } = self;
-        if is_charged
-            && ask.is_usual()
+    pub(crate) fn check(&mut self, ask: &Ask<'_>, now: Timestamp) -> Decision {
+        self.count_decided(now);
+        let (id, bytes) = (ask.rule.id(), self.bytes());
+        let Self { segments, slab, rules, max_bytes, .. } = self;
+        // The way of nearly all requests, with nothing in it that they do not need: the key is there, and was last charged by the
+        // rule in force.
+        if ask.is_usual()
             && let Some(slot) = segments.find_mut(ask.hash)
-            && slot.rule() == number
+            && rules.is(slot.rule(), id)
         {
-            let rule = rules.get(number);
-            if read(slab, slot, rule, |state| rule.heap_growth(state, ask.cost)) <= most {
+            let rule = rules.get(slot.rule());
+            if let Rule::TokenBucket(rule) = rule
+                && !rules.are_paced()
+            {
+                let mut tat = Tat::from_bits(slot.word);
+                let decision = rule.decide(&mut tat, ask.cost, now);
+                slot.word = tat.to_bits();
+                return decision;
+            }
+            // The same for other algorithms, if there is room for what the key may keep besides.
+            let is_charged = ask.takes() && (ask.permit.is_some() || !matches!(rule, Rule::Concurrency(_)));
+            let most = max_bytes.saturating_sub(bytes);
+            if is_charged && read(slab, slot, rule, |state| rule.heap_growth(state, ask.cost)) <= most {
                 let permit = ask.permit.unwrap_or(PermitId(0));
                 if !rules.are_paced() {
                     return edit(slab, slot, rule, |state| rule.decide(state, permit, ask.cost, now));
                 }
-                let paced = rules.paced(number);
+                let paced = rules.paced(slot.rule());
                 return edit(slab, slot, rule, |state| paced.decide(state, permit, ask.cost, now));
             }
         }
@@ -153,7 +170,7 @@ impl Shard {
     }
 
     /// [`check`](Self::check), but denies what would have to be held back, until it would not.
-    pub(crate) fn check_at_once(&mut self, ask: &Ask, now: Timestamp) -> Decision {
+    pub(crate) fn check_at_once(&mut self, ask: &Ask<'_>, now: Timestamp) -> Decision {
         self.decide(ask, true, now, at_once)
     }
 
@@ -161,7 +178,32 @@ impl Shard {
     /// is true if there are none.
     pub(crate) fn decide(
         &mut self,
-        ask: &Ask,
+        ask: &Ask<'_>,
+        passes: bool,
+        now: Timestamp,
+        judge: impl Fn(Outcome) -> Outcome,
+    ) -> Decision {
+        let ask = self.numbered_with_sweep(ask, now);
+        let decision = self.decide_numbered(&ask, passes, now, judge);
+        self.rules.free_idle();
+        decision
+    }
+
+    /// [`numbered`](Self::numbered) for an ask that is decided by itself. If no number is left for its rule, a segment is swept first.
+    #[inline]
+    pub(crate) fn numbered_with_sweep<'a>(&mut self, ask: &Ask<'a>, now: Timestamp) -> Ask<'a> {
+        let numbered = self.numbered(ask);
+        if !ShardRules::is_guest(numbered.number) {
+            return numbered;
+        }
+        self.sweep_in_passing(now);
+        self.numbered(ask)
+    }
+
+    /// [`decide`](Self::decide) for an ask that has its number.
+    pub(crate) fn decide_numbered(
+        &mut self,
+        ask: &Ask<'_>,
         passes: bool,
         now: Timestamp,
         judge: impl Fn(Outcome) -> Outcome,
@@ -178,7 +220,35 @@ impl Shard {
         }
         self.carry_over(ask, outcome, now);
         self.note_touched();
-        Decision { outcome, status: self.status(ask, now) }
+        Decision { outcome, status: self.status_of(ask, now) }
+    }
+
+    /// The ask with the number that its rule has here. The number is valid until [`free_idle_rules`](Self::free_idle_rules) is
+    /// called.
+    #[inline]
+    pub(crate) fn numbered<'a>(&mut self, ask: &Ask<'a>) -> Ask<'a> {
+        Ask { number: self.rules.number(&ask.rule), ..*ask }
+    }
+
+    /// Ends what was begun with [`numbered`](Self::numbered).
+    #[inline]
+    pub(crate) fn free_idle_rules(&mut self) {
+        self.rules.free_idle();
+    }
+
+    /// The number of rules that keys here have, and of some that they had.
+    pub(crate) fn rules(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Goes at other paces. Returns the old ones, to be dropped when the shard is no longer locked.
+    pub(crate) fn set_paces(&mut self, paces: Arc<Paces>) -> Arc<Paces> {
+        self.rules.set_paces(paces)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn are_paced(&self) -> bool {
+        self.rules.are_paced()
     }
 
     /// Has the slot of a key fetched from memory, without waiting for it.
@@ -191,25 +261,25 @@ impl Shard {
         self.most_touched = self.segments.take_touched().max(self.most_touched);
     }
 
-    /// Sweeps a segment of keys that are no longer used, if bytes are short. That changes no answer. Returns whether it did: keys may
+    /// Sweeps a segment of keys that are no longer used, if bytes or numbers of rules are short. That changes no answer. Returns whether it did: keys may
     /// have moved then.
-    pub(crate) fn prepare(&mut self, ask: &Ask, now: Timestamp) -> bool {
-        if self.has_bytes(self.adds(ask, now)) {
+    pub(crate) fn prepare(&mut self, ask: &Ask<'_>, now: Timestamp) -> bool {
+        if self.has_bytes(self.adds(ask, now)) && !ShardRules::is_guest(ask.number) {
             return false;
         }
-        let Self { segments, slab, users, rules, .. } = self;
-        segments.sweep_next(&mut |slot| reclaim(slab, users, rules, slot, now));
+        let Self { segments, slab, rules, .. } = self;
+        segments.sweep_next(&mut |slot| reclaim(slab, rules, slot, now));
         true
     }
 
     /// Whether a request may pass. A key that is not there is unused, but where it could not be remembered,
     /// the table was told what then.
-    pub(crate) fn test(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> Outcome {
+    pub(crate) fn test(&self, ask: &Ask<'_>, together: Together<'_>, now: Timestamp) -> Outcome {
         self.test_with_room(ask, together, now).0
     }
 
     /// [`test`](Self::test), with where the charge goes if there is one.
-    fn test_with_room(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> (Outcome, Option<Room>) {
+    fn test_with_room(&self, ask: &Ask<'_>, together: Together<'_>, now: Timestamp) -> (Outcome, Option<Room>) {
         let outcome = self.test_alone(ask, now);
         if !outcome.is_allowed() || !self.is_charged(ask) {
             return (outcome, None);
@@ -224,8 +294,8 @@ impl Shard {
     }
 
     /// [`test`](Self::test), wherever the charge would go.
-    fn test_alone(&self, ask: &Ask, now: Timestamp) -> Outcome {
-        let rule = self.rules.paced(self.rules.current(ask.tier));
+    fn test_alone(&self, ask: &Ask<'_>, now: Timestamp) -> Outcome {
+        let rule = self.rules.paced(ask.number);
         match self.segments.find(ask.hash) {
             Some(slot) => self.read_as(ask, slot, now, |state| ask.test(&rule, state, now)),
             None => ask.test(&rule, &State::Unused, now),
@@ -233,16 +303,16 @@ impl Shard {
     }
 
     /// Does the action of a request, which was tested just before.
-    pub(crate) fn spend(&mut self, ask: &Ask, together: Together<'_>, now: Timestamp) {
+    pub(crate) fn spend(&mut self, ask: &Ask<'_>, together: Together<'_>, now: Timestamp) {
         if ask.action == Action::Refund {
-            self.refund(ask, now, now);
+            self.refund_numbered(ask, now, now);
         } else if self.is_charged(ask) {
             self.spend_into(self.room(ask, together, now), ask, now);
         }
         self.note_touched();
     }
 
-    fn spend_into(&mut self, room: Room, ask: &Ask, now: Timestamp) {
+    fn spend_into(&mut self, room: Room, ask: &Ask<'_>, now: Timestamp) {
         match room {
             Room::Here => {}
             Room::Instead { other, in_use } => {
@@ -256,12 +326,11 @@ impl Shard {
             }
         }
         self.convert(ask, now);
-        let number = self.rules.current(ask.tier);
-        let Self { segments, slab, users, rules, .. } = self;
-        let rule = rules.paced(number);
+        let Self { segments, slab, rules, .. } = self;
+        let rule = rules.paced(ask.number);
         let permit = ask.permit.unwrap_or(PermitId(0));
         if let Some(slot) = segments.find_mut(ask.hash) {
-            return edit(slab, slot, rule.rule, |state| ask.spend(&rule, state, permit, now));
+            return edit(slab, slot, rule.full, |state| ask.spend(&rule, state, permit, now));
         }
         let mut state = State::Unused;
         ask.spend(&rule, &mut state, permit, now);
@@ -269,18 +338,26 @@ impl Shard {
             State::Bucket(tat) => tat.to_bits(),
             state => slab.add(state),
         };
-        let slot = Slot::new(ask.hash, number, word);
+        let slot = Slot::new(ask.hash, ask.number, word);
+        rules.add_key(ask.number);
         if let Room::Instead { .. } = room {
             segments.insert_instead(slot);
         } else {
-            segments.insert(slot, |slot| reclaim(slab, users, rules, slot, now));
+            segments.insert(slot, |slot| reclaim(slab, rules, slot, now));
         }
-        users.add(number);
     }
 
     /// How a key stands.
-    pub(crate) fn status(&self, ask: &Ask, now: Timestamp) -> Status {
-        let current = self.rules.paced(self.rules.current(ask.tier));
+    pub(crate) fn status(&mut self, ask: &Ask<'_>, now: Timestamp) -> Status {
+        let ask = self.numbered(ask);
+        let status = self.status_of(&ask, now);
+        self.rules.free_idle();
+        status
+    }
+
+    /// [`status`](Self::status) of an ask that has its number.
+    pub(crate) fn status_of(&self, ask: &Ask<'_>, now: Timestamp) -> Status {
+        let current = self.rules.paced(ask.number);
         match self.segments.find(ask.hash) {
             None => current.status(&State::Unused, now),
             Some(slot) => self.read_as(ask, slot, now, |state| current.status(state, now)),
@@ -288,51 +365,64 @@ impl Shard {
     }
 
     /// What [`check`](Self::check) would answer if there is room for the key. Nothing is changed.
-    pub(crate) fn preview(&self, ask: &Ask, now: Timestamp) -> Decision {
-        Decision { outcome: self.test_alone(ask, now), status: self.status(ask, now) }
+    pub(crate) fn preview(&mut self, ask: &Ask<'_>, now: Timestamp) -> Decision {
+        let ask = &self.numbered(ask);
+        let decision = Decision { outcome: self.test_alone(ask, now), status: self.status_of(ask, now) };
+        self.rules.free_idle();
+        decision
     }
 
     /// Gives back what was charged, as far as it still counts. How much that is.
-    pub(crate) fn refund(&mut self, ask: &Ask, charged: Timestamp, now: Timestamp) -> u64 {
+    pub(crate) fn refund(&mut self, ask: &Ask<'_>, charged: Timestamp, now: Timestamp) -> u64 {
+        let ask = self.numbered(ask);
+        let given = self.refund_numbered(&ask, charged, now);
+        self.rules.free_idle();
+        given
+    }
+
+    fn refund_numbered(&mut self, ask: &Ask<'_>, charged: Timestamp, now: Timestamp) -> u64 {
         let Some(slot) = self.segments.find(ask.hash) else { return 0 };
-        let rule = self.rules.paced(self.rules.current(ask.tier));
+        let rule = self.rules.paced(ask.number);
         // Under other numbers than it was charged by, a key that gets nothing back stays as it is.
-        if slot.rule() != self.rules.current(ask.tier)
+        if slot.rule() != ask.number
             && self.read_as(ask, slot, now, |state| rule.refund(&mut state.clone(), ask.cost, charged, now))
                 == 0
         {
             return 0;
         }
+        if ShardRules::is_guest(ask.number) {
+            return 0;
+        }
         self.convert(ask, now);
         let Self { segments, slab, rules, .. } = self;
-        let rule = rules.paced(rules.current(ask.tier));
+        let rule = rules.paced(ask.number);
         let Some(slot) = segments.find_mut(ask.hash) else { return 0 };
-        edit(slab, slot, rule.rule, |state| rule.refund(state, ask.cost, charged, now))
+        edit(slab, slot, rule.full, |state| rule.refund(state, ask.cost, charged, now))
     }
 
     /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner.
-    pub(crate) fn withdraw(&mut self, ask: &Ask, now: Timestamp) -> Nanos {
+    pub(crate) fn withdraw(&mut self, ask: &Ask<'_>, now: Timestamp) -> Nanos {
         self.edit_queue(ask, |rule, state| rule.withdraw(state, ask.cost, now)).unwrap_or(Nanos::ZERO)
     }
 
     /// All who wait go later by this, the last of them then.
-    pub(crate) fn postpone(&mut self, ask: &Ask, by: Nanos, last_turn: Timestamp, now: Timestamp) {
+    pub(crate) fn postpone(&mut self, ask: &Ask<'_>, by: Nanos, last_turn: Timestamp, now: Timestamp) {
         self.edit_queue(ask, |rule, state| rule.postpone(state, by, last_turn, now));
     }
 
     /// Changes a key in which somebody waits. Under other numbers than it was charged by, it stays as it is: those who wait have
     /// their turns by the old ones.
-    fn edit_queue<T>(&mut self, ask: &Ask, change: impl FnOnce(&Paced<'_>, &mut State) -> T) -> Option<T> {
+    fn edit_queue<T>(&mut self, ask: &Ask<'_>, change: impl FnOnce(&Paced<'_>, &mut State) -> T) -> Option<T> {
         let Self { segments, slab, rules, .. } = self;
-        let current = rules.current(ask.tier);
-        let slot = segments.find_mut(ask.hash).filter(|slot| slot.rule() == current)?;
-        let rule = rules.paced(current);
-        Some(edit(slab, slot, rule.rule, |state| change(&rule, state)))
+        let id = ask.rule.id();
+        let slot = segments.find_mut(ask.hash).filter(|slot| rules.is(slot.rule(), id))?;
+        let rule = rules.paced(slot.rule());
+        Some(edit(slab, slot, rule.full, |state| change(&rule, state)))
     }
 
     /// Takes a permit back. False if it was not held any more.
-    pub(crate) fn release(&mut self, ask: &Ask, now: Timestamp) -> bool {
-        let (Some(id), Some(slot)) = (ask.permit, self.segments.find(ask.hash)) else { return false };
+    pub(crate) fn release(&mut self, hash: u64, id: PermitId, now: Timestamp) -> bool {
+        let Some(slot) = self.segments.find(hash) else { return false };
         let Rule::Concurrency(rule) = self.rules.get(slot.rule()) else {
             return false; // the limiter has another algorithm by now
         };
@@ -346,61 +436,78 @@ impl Shard {
     pub(crate) fn reset(&mut self, hash: u64) -> bool {
         match self.segments.remove(hash) {
             Some(slot) => {
-                free(&mut self.slab, &mut self.users, &self.rules, &slot);
+                free(&mut self.slab, &mut self.rules, &slot);
                 true
             }
             None => false,
         }
     }
 
-    /// Forgets all keys that are no longer used.
-    pub(crate) fn sweep(&mut self, now: Timestamp) {
-        let Self { segments, slab, users, rules, .. } = self;
-        segments.sweep_all(&mut |slot| reclaim(slab, users, rules, slot, now));
+    /// Counts a request, and sweeps a segment now and then: keys that are no longer used are forgotten even if only others are
+    /// asked for.
+    #[inline]
+    pub(crate) fn count_decided(&mut self, now: Timestamp) {
+        self.decided += 1;
+        if self.decided >= SWEPT_EVERY {
+            self.decided = 0;
+            self.sweep_in_passing(now);
+        }
+    }
+
+    #[cold]
+    fn sweep_in_passing(&mut self, now: Timestamp) {
+        let looked = self.sweep_next(now);
+        self.most_touched = looked.max(self.most_touched);
+    }
+
+    /// Forgets the keys of the next segment that are no longer used. Returns the number of slots it looked at.
+    pub(crate) fn sweep_next(&mut self, now: Timestamp) -> usize {
+        let Self { segments, slab, rules, .. } = self;
+        segments.sweep_next(&mut |slot| reclaim(slab, rules, slot, now));
+        rules.free_idle();
+        segments.take_touched()
+    }
+
+    pub(crate) fn segments(&self) -> usize {
+        self.segments.count()
     }
 
     pub(crate) fn keys(&self) -> usize {
         self.segments.len()
     }
 
-    pub(crate) const fn bytes(&self) -> usize {
-        self.segments.bytes() + self.slab.bytes()
-    }
-
-    /// Adds the numbers of the rules that keys here were last charged by.
-    pub(crate) fn add_used(&self, used: &mut UsedNumbers) {
-        let numbers = self.users.0.iter().zip(0_u16..).filter(|(users, _)| **users > 0);
-        numbers.for_each(|(_, number)| used.add(number));
+    pub(crate) fn bytes(&self) -> usize {
+        self.segments.bytes() + self.slab.bytes() + self.rules.bytes()
     }
 
     /// Reads a key's state as it stands under the rule in force. One that was last charged by another rule is carried
     /// over in a copy: nothing but a charge, or a refund, changes a key.
     #[inline]
-    fn read_as<T>(&self, ask: &Ask, slot: &Slot, now: Timestamp, reader: impl FnOnce(&State) -> T) -> T {
-        let number = self.rules.current(ask.tier);
-        if slot.rule() == number {
-            return read(&self.slab, slot, self.rules.get(number), reader);
+    fn read_as<T>(&self, ask: &Ask<'_>, slot: &Slot, now: Timestamp, reader: impl FnOnce(&State) -> T) -> T {
+        if slot.rule() == ask.number {
+            return read(&self.slab, slot, self.rules.get(ask.number), reader);
         }
-        let (old, new) = (self.rules.paced(slot.rule()), self.rules.paced(number));
-        let mut state = read(&self.slab, slot, old.rule, Clone::clone);
+        let (old, new) = (self.rules.paced(slot.rule()), self.rules.paced(ask.number));
+        let mut state = read(&self.slab, slot, old.full, Clone::clone);
         new.convert(&old, &mut state, now);
         reader(&state)
     }
 
     /// Brings a key that was last charged by another rule of its limiter under the one in force.
-    fn convert(&mut self, ask: &Ask, now: Timestamp) {
-        let Self { segments, slab, users, rules, .. } = self;
-        let number = rules.current(ask.tier);
+    fn convert(&mut self, ask: &Ask<'_>, now: Timestamp) {
+        let Self { segments, slab, rules, .. } = self;
+        let number = ask.number;
         let Some(slot) = segments.find_mut(ask.hash).filter(|slot| slot.rule() != number) else { return };
         let (old, new) = (rules.paced(slot.rule()), rules.paced(number));
-        let mut state = read(slab, slot, old.rule, Clone::clone);
-        free(slab, users, rules, slot);
+        let mut state = read(slab, slot, old.full, Clone::clone);
         new.convert(&old, &mut state, now);
+        let is_word = is_word(new.full);
+        free(slab, rules, slot);
         slot.set_rule(number);
-        users.add(number);
+        rules.add_key(number);
         slot.word = match state {
             State::Bucket(tat) => tat.to_bits(),
-            State::Unused if is_word(new.rule) => Tat::default().to_bits(),
+            State::Unused if is_word => Tat::default().to_bits(),
             state => slab.add(state),
         };
     }
@@ -410,12 +517,12 @@ impl Shard {
     ///
     /// The numbers of another tier replace nothing, except for a key that has one tier at a time. Otherwise a caller could
     /// move a key between tiers by requests that are denied, for example from a long window to a short one that ends soon.
-    pub(crate) fn carry_over(&mut self, ask: &Ask, outcome: Outcome, now: Timestamp) {
+    pub(crate) fn carry_over(&mut self, ask: &Ask<'_>, outcome: Outcome, now: Timestamp) {
         let Outcome::Deny { retry: Retry::After(_) } = outcome else { return };
         let Some(number) = self.segments.find(ask.hash).map(Slot::rule) else { return };
-        let is_replaced = ask.has_one_tier || self.rules.is_replaced(number, ask.tier);
-        if number != self.rules.current(ask.tier)
-            && is_replaced
+        if number != ask.number
+            && !ShardRules::is_guest(ask.number)
+            && (ask.has_one_tier || self.rules.is_replaced(number, ask.number))
             && self.is_charged(ask)
             && self.has_bytes(self.adds(ask, now))
         {
@@ -424,18 +531,17 @@ impl Shard {
     }
 
     /// Whether the action takes something from its key. A concurrency limit is charged only for a caller that holds a permit.
-    fn is_charged(&self, ask: &Ask) -> bool {
-        let takes = matches!(ask.action, Action::Charge | Action::ChargeInFull | Action::Hold);
-        takes && ask.cost > 0 && (ask.permit.is_some() || !self.is_concurrency(ask))
+    fn is_charged(&self, ask: &Ask<'_>) -> bool {
+        ask.takes() && (ask.permit.is_some() || !self.is_concurrency(ask))
     }
 
     /// Whether a request that passes holds a slot.
-    pub(crate) fn gives_slot(&self, ask: &Ask) -> bool {
+    pub(crate) fn gives_slot(&self, ask: &Ask<'_>) -> bool {
         ask.cost > 0 && ask.permit.is_some() && self.is_concurrency(ask)
     }
 
     /// The action to do. A rate has no slots, so `Hold` charges it.
-    pub(crate) fn action(&self, ask: &Ask) -> Action {
+    pub(crate) fn action(&self, ask: &Ask<'_>) -> Action {
         match ask.action {
             Action::Hold if !self.is_concurrency(ask) => Action::Charge,
             action => action,
@@ -443,30 +549,31 @@ impl Shard {
     }
 
     /// Whether the rule counts denied requests.
-    pub(crate) fn counts_denied(&self, ask: &Ask) -> bool {
-        self.rules.get(self.rules.current(ask.tier)).counts_denied()
+    pub(crate) fn counts_denied(&self, ask: &Ask<'_>) -> bool {
+        self.rules.get(ask.number).counts_denied()
     }
 
-    /// The place of a key's slot, if the ask can be decided in place: it is a charge or a hold of a rate, the slot exists and was
+    /// The place of a key's slot and the number of its rule, if the ask can be decided in place: it is a charge or a hold of a rate, the slot exists and was
     /// written by the current numbers, and the state has room to grow. `of` is the number of asks that share that room.
     #[inline]
-    pub(crate) fn find_usual(&self, ask: &Ask, of: usize) -> Option<SlotPlace> {
-        let number = self.rules.current(ask.tier);
-        let rule = self.rules.get(number);
-        if !ask.is_usual() || ask.cost == 0 || self.rules.are_paced() || matches!(rule, Rule::Concurrency(_))
-        {
+    pub(crate) fn find_usual(&self, ask: &Ask<'_>, of: usize) -> Option<(SlotPlace, u16)> {
+        if !ask.is_usual() || ask.cost == 0 || self.rules.are_paced() {
             return None;
         }
         let place = self.segments.locate(ask.hash)?;
         let slot = self.segments.at(place);
-        if slot.rule() != number {
+        if !self.rules.is(slot.rule(), ask.rule.id()) {
+            return None;
+        }
+        let rule = self.rules.get(slot.rule());
+        if matches!(rule, Rule::Concurrency(_)) {
             return None;
         }
         let is_large = !is_word(rule)
             && self.max_bytes != UNBOUNDED
             && read(&self.slab, slot, rule, |state| rule.heap_growth(state, ask.cost))
                 > self.max_bytes.saturating_sub(self.bytes()) / of;
-        (!is_large).then_some(place)
+        (!is_large).then_some((place, slot.rule()))
     }
 
     /// Reads a key that [`find_usual`](Self::find_usual) found, with its rule.
@@ -486,8 +593,8 @@ impl Shard {
         edit(slab, slot, rule, |state| rule.spend(state, PermitId(0), cost, now));
     }
 
-    fn is_concurrency(&self, ask: &Ask) -> bool {
-        matches!(self.rules.get(self.rules.current(ask.tier)), Rule::Concurrency(_))
+    fn is_concurrency(&self, ask: &Ask<'_>) -> bool {
+        matches!(self.rules.get(ask.number), Rule::Concurrency(_))
     }
 }
 
@@ -521,42 +628,24 @@ fn edit<T>(slab: &mut Slab, slot: &mut Slot, rule: &Rule, change: impl FnOnce(&m
 }
 
 /// Gives back what a slot keeps outside itself.
-fn free(slab: &mut Slab, users: &mut Users, rules: &Rules, slot: &Slot) {
-    users.remove(slot.rule());
+fn free(slab: &mut Slab, rules: &mut ShardRules, slot: &Slot) {
     if !is_word(rules.get(slot.rule())) {
         slab.remove(slot.word);
     }
+    rules.remove_key(slot.rule());
 }
 
 /// Whether a slot is no longer used; if so, what it kept is given back.
-fn reclaim(slab: &mut Slab, users: &mut Users, rules: &Rules, slot: &Slot, now: Timestamp) -> bool {
+fn reclaim(slab: &mut Slab, rules: &mut ShardRules, slot: &Slot, now: Timestamp) -> bool {
     let rule = rules.paced(slot.rule());
-    let unused = is_abandoned(rules, slot) || read(slab, slot, rule.rule, |state| rule.is_unused(state, now));
+    let unused = is_abandoned(rules, slot) || read(slab, slot, rule.full, |state| rule.is_unused(state, now));
     if unused {
-        free(slab, users, rules, slot);
+        free(slab, rules, slot);
     }
     unused
 }
 
 /// Whether the limiter of a slot is gone, so that nobody can ask for it. Permits may still be given back.
-fn is_abandoned(rules: &Rules, slot: &Slot) -> bool {
+fn is_abandoned(rules: &ShardRules, slot: &Slot) -> bool {
     rules.is_gone(slot.rule()) && !matches!(rules.get(slot.rule()), Rule::Concurrency(_))
-}
-
-/// How many keys were last charged by each rule, by number.
-#[derive(Debug, Default)]
-struct Users(Vec<u32>);
-
-impl Users {
-    fn add(&mut self, number: u16) {
-        let number = usize::from(number);
-        if number >= self.0.len() {
-            self.0.resize(number + 1, 0);
-        }
-        self.0[number] += 1;
-    }
-
-    fn remove(&mut self, number: u16) {
-        self.0[usize::from(number)] -= 1;
-    }
 }

@@ -4,6 +4,7 @@ use tollgate_core::{Nanos, Rule, State, Timestamp};
 
 use super::{Ask, Shard, is_abandoned, is_word, read};
 use crate::WhenFull;
+use crate::table::rules::ShardRules;
 use crate::table::slot::Slot;
 
 /// Where the charge of a request goes.
@@ -21,8 +22,8 @@ pub(super) enum Room {
 /// The requests of a plan, and those of them that are decided before the one in hand.
 #[derive(Clone, Copy)]
 pub(crate) struct Together<'a> {
-    pub(crate) all: &'a [Ask],
-    pub(crate) earlier: &'a [Ask],
+    pub(crate) all: &'a [Ask<'a>],
+    pub(crate) earlier: &'a [Ask<'a>],
 }
 
 impl Together<'_> {
@@ -30,22 +31,31 @@ impl Together<'_> {
     pub(crate) const ALONE: Self = Self { all: &[], earlier: &[] };
 }
 
+/// A part of a table, with bounds of its own. A plan may have keys in both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Part {
+    #[default]
+    First,
+    Second,
+}
+
 /// Which part of all hashes a shard holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
+    pub(crate) part: Part,
     pub(crate) number: usize,
     pub(crate) of: usize,
 }
 
 impl Place {
-    /// The number of the shard of a hash, from the 16 bits that a slot does not keep.
+    /// The number of the shard of a hash in its part, from the 16 bits that a slot does not keep.
     #[inline]
     pub(crate) const fn number(hash: u64, of: usize) -> usize {
         ((hash >> 48) as usize * of) >> 16
     }
 
-    const fn holds(self, hash: u64) -> bool {
-        Self::number(hash, self.of) == self.number
+    fn holds(self, ask: &Ask<'_>) -> bool {
+        self.part == ask.part && Self::number(ask.hash, self.of) == self.number
     }
 }
 
@@ -60,19 +70,23 @@ impl Shard {
     /// Where the charge of a request would go, after those that come before it in its plan. Only a newcomer takes
     /// somebody's place: a key that has no room for what it would keep besides is told so, lest one busy key drive
     /// out all others.
-    pub(super) fn room(&self, ask: &Ask, together: Together<'_>, now: Timestamp) -> Room {
-        let is_new = self.segments.find(ask.hash).is_none();
-        if !is_new && is_word(self.rules.get(self.rules.current(ask.tier))) {
+    pub(super) fn room(&self, ask: &Ask<'_>, together: Together<'_>, now: Timestamp) -> Room {
+        let slot = self.segments.find(ask.hash);
+        if ShardRules::is_guest(ask.number) {
+            return Room::Nowhere;
+        }
+        let is_new = slot.is_none();
+        if !is_new && is_word(self.rules.get(ask.number)) {
             return Room::Here; // it stays in its slot and adds nothing, as most requests do
         }
         let earlier =
-            || together.earlier.iter().filter(|other| self.place.holds(other.hash) && self.is_charged(other));
+            || together.earlier.iter().filter(|other| self.place.holds(other) && self.is_charged(other));
         // One that names the same key takes no place of its own.
         let newcomers =
             || earlier().filter(|other| other.hash != ask.hash && self.segments.find(other.hash).is_none());
         let has_place = !is_new || self.segments.len() + newcomers().count() < self.max_keys;
         // The sum is of interest only where there is a bound.
-        let adds = |sum: usize, other: &Ask| sum.saturating_add(self.adds(other, now));
+        let adds = |sum: usize, other: &Ask<'_>| sum.saturating_add(self.adds(other, now));
         if has_place && (self.max_bytes == UNBOUNDED || self.has_bytes(earlier().chain([ask]).fold(0, adds)))
         {
             return Room::Here;
@@ -90,18 +104,17 @@ impl Shard {
     }
 
     #[inline]
-    pub(super) const fn has_bytes(&self, adds: usize) -> bool {
+    pub(super) fn has_bytes(&self, adds: usize) -> bool {
         self.bytes().saturating_add(adds) <= self.max_bytes
     }
 
     /// The most bytes that a request may add.
     #[inline]
-    pub(super) fn adds(&self, ask: &Ask, now: Timestamp) -> usize {
-        let number = self.rules.current(ask.tier);
-        let rule = self.rules.get(number);
+    pub(super) fn adds(&self, ask: &Ask<'_>, now: Timestamp) -> usize {
+        let rule = self.rules.get(ask.number);
         match self.segments.find(ask.hash) {
             Some(_) if is_word(rule) => 0,
-            Some(slot) if slot.rule() == number => {
+            Some(slot) if slot.rule() == ask.number => {
                 read(&self.slab, slot, rule, |state| ask.heap_growth(rule, state))
             }
             Some(slot) => {
@@ -118,8 +131,8 @@ impl Shard {
     }
 
     /// The most bytes that a newcomer adds where `other`, of its segment, is forgotten, beyond what that frees.
-    fn adds_instead(&self, ask: &Ask, other: &Slot) -> usize {
-        let rule = self.rules.get(self.rules.current(ask.tier));
+    fn adds_instead(&self, ask: &Ask<'_>, other: &Slot) -> usize {
+        let rule = self.rules.get(ask.number);
         if is_word(rule) {
             return 0;
         }
@@ -135,13 +148,13 @@ impl Shard {
     /// limited is never chosen, nor what holds permits, what another request of the same plan is for, or what was
     /// last charged by numbers no longer in force, under which it might be limited: where all of them are so, the
     /// rest of the segment is looked at.
-    fn makes_way(&self, hash: u64, plan: &[Ask], now: Timestamp) -> Option<(Slot, bool)> {
+    fn makes_way(&self, hash: u64, plan: &[Ask<'_>], now: Timestamp) -> Option<(Slot, bool)> {
         let mut least: Option<((u64, Nanos), Slot)> = None;
         for (looked, slot) in self.segments.around(hash).enumerate() {
             if looked >= LOOKED && least.is_some() {
                 break;
             }
-            if plan.iter().any(|other| slot.is(other.hash) && self.place.holds(other.hash)) {
+            if plan.iter().any(|other| slot.is(other.hash) && self.place.holds(other)) {
                 continue;
             }
             let rule = self.rules.get(slot.rule());
