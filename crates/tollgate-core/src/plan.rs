@@ -205,6 +205,15 @@ pub trait Plan {
         Action::Charge
     }
 
+    /// Called when limit `i` has been decided, with its action done and its status read. A store may unlock it.
+    ///
+    /// ```
+    /// use tollgate_core::{Charge, Plan};
+    ///
+    /// <[Charge<'_>]>::finished(&mut [], 0); // by default, nothing is done
+    /// ```
+    fn finished(&mut self, _i: usize) {}
+
     /// The group that limit `i` decides in. Default: [`Group::All`].
     ///
     /// ```
@@ -462,6 +471,7 @@ fn finish<P: Plan + ?Sized>(plan: &mut P, i: usize, decision: &mut Decision, pas
         plan.spend(i, now);
     }
     decision.status = plan.status(i, now);
+    plan.finished(i);
 }
 
 /// An allowance before a denial, then the shorter wait.

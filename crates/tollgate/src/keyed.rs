@@ -324,6 +324,11 @@ impl KeyedLimiter {
         self.table.stats(None)
     }
 
+    #[cfg(shuttle_model)]
+    pub(crate) fn mark_busy_at_random(&self, is_busy: impl FnMut() -> bool) {
+        self.table.mark_busy_at_random(is_busy);
+    }
+
     /// [`stats`](Self::stats) of the [part](Builder::second_part) of the table that the keys of this limiter are in.
     pub fn part_stats(&self) -> Stats {
         self.table.stats(Some(self.part))

@@ -16,6 +16,10 @@ pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T>;
 /// has most likely lost the processor, which spinning would keep from it.
 const MOST_PAUSES: u32 = 256;
 
+/// How often a waiting thread lets others run before it sleeps, and for how long it sleeps.
+const MOST_YIELDS: u32 = 4;
+const SLEEP: std::time::Duration = std::time::Duration::from_micros(50);
+
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(SpinMutex::new(value))
@@ -29,23 +33,50 @@ impl<T> Lock<T> {
         }
     }
 
+    /// [`lock`](Self::lock), and whether it had to wait.
+    #[inline]
+    pub(crate) fn lock_noting_wait(&self) -> (Guard<'_, T>, bool) {
+        match self.0.try_lock() {
+            Some(guard) => (guard, false),
+            None => (self.wait(), true),
+        }
+    }
+
+    /// [`lock_noting_wait`](Self::lock_noting_wait) that gives up after some microseconds.
+    #[inline]
+    pub(crate) fn lock_soon(&self) -> Option<(Guard<'_, T>, bool)> {
+        match self.0.try_lock() {
+            Some(guard) => Some((guard, false)),
+            None => self.wait_briefly().map(|guard| (guard, true)),
+        }
+    }
+
     /// Waits longer after each attempt. Two threads that want nothing but this lock then take turns of many
     /// requests, instead of passing its cache line to and fro with each.
     #[cold]
-    fn wait(&self) -> Guard<'_, T> {
+    fn wait_briefly(&self) -> Option<Guard<'_, T>> {
         let mut pauses = 1;
         while pauses <= MOST_PAUSES {
             for _ in 0..pauses {
                 std::hint::spin_loop();
             }
             if let Some(guard) = self.try_lock() {
-                return guard;
+                return Some(guard);
             }
             pauses *= 2;
         }
-        // Whoever is so unlucky stops being polite: it looks as often as it can, so that others who take the lock
-        // again and again, for longer than a pause, cannot keep it from its turn.
-        loop {
+        None
+    }
+
+    #[cold]
+    fn wait(&self) -> Guard<'_, T> {
+        if let Some(guard) = self.wait_briefly() {
+            return guard;
+        }
+        // The thread that holds the lock has most likely lost its processor. A few times the others run, and it may be among them.
+        // Then this thread sleeps, instead of using up its time and the other's.
+        for _ in 0..MOST_YIELDS {
+            // It looks as often as it can, so that threads that take the lock again and again cannot keep it from its turn.
             for _ in 0..MOST_PAUSES {
                 std::hint::spin_loop();
                 if let Some(guard) = self.try_lock() {
@@ -53,6 +84,12 @@ impl<T> Lock<T> {
                 }
             }
             std::thread::yield_now();
+        }
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            std::thread::sleep(SLEEP);
         }
     }
 

@@ -185,3 +185,35 @@ fn dropping_delayed_requests_loses_no_wake_up() {
         assert_eq!(limiter.remaining("index"), n as u64);
     });
 }
+
+/// Shards are locked in an order that differs from plan to plan. One that waits out of order gives up, and begins again in order.
+#[test]
+fn plans_that_lock_busy_shards_last_do_not_wait_for_each_other_for_ever() {
+    check(|n| {
+        let n = n.min(16);
+        let rule = TokenBucket::new(Rate::per_second(1).unwrap(), 1000).unwrap();
+        let clock = Clock::manual();
+        // Two shards are enough to wait for each other.
+        let limiter = KeyedLimiter::builder(rule).clock(clock).max_keys(512).build();
+        let keys: Vec<u64> = (0..4).collect();
+        keys.iter().for_each(|key| _ = limiter.check(key));
+        let marker = shuttle::thread::spawn({
+            let limiter = limiter.clone();
+            move || (0..4).for_each(|_| limiter.mark_busy_at_random(|| thread_rng().gen_bool(0.5)))
+        });
+        let plans: Vec<_> = (0..n)
+            .map(|_| {
+                let (limiter, mut keys) = (limiter.clone(), keys.clone());
+                shuttle::thread::spawn(move || {
+                    keys.rotate_left(thread_rng().gen_range(0..4));
+                    let asks: [_; 4] = std::array::from_fn(|i| limiter.ask(&keys[i]));
+                    assert!(KeyedLimiter::check_all(asks).0.is_allowed());
+                })
+            })
+            .collect();
+        plans.into_iter().for_each(|plan| plan.join().unwrap());
+        marker.join().unwrap();
+        let charged = 1 + n as u64;
+        assert!((0..4_u64).all(|key| limiter.remaining(&key) == 1000 - charged));
+    });
+}

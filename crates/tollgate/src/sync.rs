@@ -40,6 +40,14 @@ mod checked {
         pub(crate) fn lock(&self) -> Guard<'_, T> {
             self.0.lock().expect("nobody panics while holding it")
         }
+
+        pub(crate) fn lock_noting_wait(&self) -> (Guard<'_, T>, bool) {
+            (self.lock(), false)
+        }
+
+        pub(crate) fn lock_soon(&self) -> Option<(Guard<'_, T>, bool)> {
+            self.0.try_lock().ok().map(|guard| (guard, false))
+        }
     }
 
     impl<T: Default> Default for Mutex<T> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -30,7 +30,6 @@ const PLACES: usize = 4096;
 pub(super) struct SentRules<N> {
     pub(super) limiter: KeyedLimiter,
     cache: Box<[Place<N>]>,
-    hasher: RandomState,
     nodes: Option<Nodes>,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct KnownRule {
 impl<N: Eq + Hash> SentRules<N> {
     pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
         let cache = (0..PLACES).map(|_| Mutex::default()).collect();
-        Self { limiter, cache, hasher: RandomState::new(), nodes }
+        Self { limiter, cache, nodes }
     }
 
     /// The rule of a name. If it is not kept, `make` makes it.
@@ -61,7 +60,8 @@ impl<N: Eq + Hash> SentRules<N> {
         N: Borrow<Q>,
     {
         let nodes = self.nodes.as_ref().map_or(1, |nodes| nodes.load(Ordering::Relaxed));
-        let place = &self.cache[self.hasher.hash_one(name) as usize % PLACES];
+        let hash = BuildHasherDefault::<PlaceHasher>::default().hash_one(name);
+        let place = &self.cache[(hash >> 32) as usize % PLACES];
         if let Some(kept) = &*place.lock()
             && kept.0.borrow() == name
             && kept.1.nodes == nodes
@@ -80,6 +80,27 @@ impl<N: Eq + Hash> SentRules<N> {
         };
         drop(replaced); // after the lock
         Ok(known)
+    }
+}
+
+/// Chooses a place. Who finds names that share a place gains nothing: their rules are made again for each call.
+#[derive(Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        let last = rest.iter().fold(0, |last, &byte| (last << 8) | u64::from(byte));
+        self.write_u64(last);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 

@@ -290,10 +290,10 @@ impl Engine {
             rule_of[i] = rules.len() - 1;
         }
         let limiter = &self.cells.limiter;
-        let request = |(request, rule): (&CellRequest<'_>, usize)| {
-            limiter.ask(request.key).rule(&rules[rule].1).cost(request.quantity)
-        };
-        let requests: SmallVec<[Request<'_>; BATCH]> = batch.iter().zip(rule_of).map(request).collect();
+        let mut requests: SmallVec<[Request<'_>; BATCH]> = SmallVec::new();
+        for (CellRequest { key, quantity, .. }, rule) in batch.iter().zip(rule_of) {
+            requests.push(limiter.ask(*key).rule(&rules[rule].1).cost(*quantity));
+        }
         let mut decisions = [Decision::default(); BATCH];
         let decisions = &mut decisions[..requests.len()];
         KeyedLimiter::check_each_at(&requests, now, decisions);

@@ -302,6 +302,65 @@ fn a_batch_decides_as_its_requests_would_one_by_one() {
     }
 }
 
+/// The order of locks, and what is done before the last of them, changes no decision.
+#[test]
+fn plans_decide_alike_whichever_shards_are_busy() {
+    let hour = Duration::from_secs(3600);
+    let new = || {
+        let users = KeyedLimiter::builder(bucket(5, 10)).clock(Clock::manual()).build();
+        let windows = users.another(FixedWindow::new(7, hour, Align::First).unwrap().counting_denied());
+        let logs = users.another(SlidingLog::new(30, Duration::from_secs(1)).unwrap());
+        let everybody = users.another(bucket(50, 100));
+        [users, windows, logs, everybody]
+    };
+    let (busy, calm) = (new(), new());
+    let mut random = Random::new(8);
+    let (mut now, mut denied) = (0, 0);
+    for step in 0..100_000 {
+        now += random.log_uniform(0, 200 * MS);
+        if random.below(10) == 0 {
+            busy[0].table.mark_busy_at_random(|| random.below(2) == 0);
+        }
+        let len = 1 + random.below(6);
+        let asked: Vec<_> =
+            (0..len).map(|_| (random.below(4) as usize, random.below(5), 1 + random.below(3))).collect();
+        let decide = |limiters: &[KeyedLimiter; 4]| {
+            let ask = |(limiter, key, cost): &(usize, u64, u64)| match limiter {
+                3 => limiters[3].ask("all").cost(*cost),
+                limiter => limiters[*limiter].ask(key).cost(*cost),
+            };
+            let requests: Vec<_> = asked.iter().map(ask).collect();
+            let mut decisions = vec![Decision::default(); requests.len()];
+            let verdict = KeyedLimiter::check_all_at(&requests, at(now), &mut decisions);
+            (verdict, decisions)
+        };
+        let expected = decide(&calm);
+        assert_eq!(decide(&busy), expected, "step {step}: {asked:?}");
+        denied += usize::from(!expected.0.is_allowed());
+    }
+    assert!((10_000..90_000).contains(&denied), "{denied} denied");
+}
+
+/// One request in 1024 looks at some keys beside its own.
+#[test]
+fn keys_that_are_no_longer_used_are_forgotten_while_only_others_are_asked_for() {
+    let limiter = KeyedLimiter::builder(bucket(1, 10)).clock(Clock::manual()).build();
+    (0..100_000).for_each(|key| _ = limiter.check(&key));
+    let (keys, bytes) = (limiter.stats().keys, limiter.stats().bytes);
+    assert_eq!(keys, 100_000);
+    let mut requests = 0;
+    while limiter.stats().keys > 100_000 / 10 {
+        for known in 0..1000 {
+            limiter.clock().advance(Duration::from_millis(100));
+            let _ = limiter.check(&known);
+        }
+        requests += 1000;
+        assert!(requests < 4_000_000, "{:?}", limiter.stats());
+    }
+    assert!(limiter.stats().bytes < bytes / 4, "{} bytes of {bytes}", limiter.stats().bytes);
+    assert!(limiter.stats().most_touched <= 4096);
+}
+
 #[test]
 fn a_batch_of_keys_is_a_batch_of_their_requests() {
     let limiter = KeyedLimiter::builder(bucket(1, 1)).clock(Clock::manual()).build();

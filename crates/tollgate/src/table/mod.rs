@@ -10,7 +10,9 @@ mod slab;
 mod slot;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use smallvec::SmallVec;
 use tollgate_core::adaptive::Pace;
 use tollgate_core::{Action, Decision, Group, Nanos, PermitId, Status, Timestamp};
 
@@ -23,7 +25,7 @@ pub(crate) use self::rules::{AskRule, KeptRule, LimiterLife, TierCell};
 pub(crate) use self::shard::{Ask, Part};
 use self::shard::{Place, Shard, UNBOUNDED};
 use crate::line::{Lines, MOST_WAITING};
-use crate::sync::{AtomicU64, Lock, Mutex, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Lock, Mutex, Ordering};
 use crate::{Clock, Numbers, Secret};
 
 /// What becomes of a new key when as many as may be are remembered, and all of them are in use; and of one that
@@ -129,6 +131,8 @@ pub(crate) struct Table {
     pub(crate) number: u64, // no other table has it
     shards: Box<[Padded]>, // those of the first part, then those of the second
     in_first: usize,
+    busy: Box<[AtomicBool]>,  // the shards that many plans wait for; apart from them, because all plans read it
+    busy_shards: AtomicUsize, // how many of them are
     pub(crate) clock: Clock,
     pub(crate) secret: Secret,
     pub(crate) lines: Lines,  // before its keys
@@ -157,10 +161,14 @@ impl Table {
     pub(crate) fn new(settings: Settings) -> Self {
         let first = Self::shards_of(Part::First, &settings, settings.max_bytes);
         let second = settings.second_part.map(|max_bytes| Self::shards_of(Part::Second, &settings, max_bytes));
+        let in_first = first.len();
+        let shards: Box<[Padded]> = first.into_iter().chain(second.into_iter().flatten()).collect();
         Self {
             number: TABLES.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
-            in_first: first.len(),
-            shards: first.into_iter().chain(second.into_iter().flatten()).collect(),
+            in_first,
+            busy: shards.iter().map(|_| AtomicBool::new(false)).collect(),
+            busy_shards: AtomicUsize::new(0),
+            shards,
             clock: settings.clock,
             secret: settings.secret,
             lines: Lines::new(settings.max_waiting),
@@ -280,29 +288,44 @@ impl Table {
         mut each: impl FnMut(usize, Decision),
     ) -> Vec<HeldSlot> {
         let mut holding = Vec::new();
-        let mut deciding = asks.clone().enumerate().filter(|(_, ask)| ask.group != Group::Independent);
-        let is_alone = {
-            let mut deciding = deciding.clone();
-            deciding.next();
-            deciding.next().is_none()
-        };
-        let passes = if is_alone {
-            let alone = deciding.next().map(|(i, ask)| {
-                let decision = self.decide_alone(&ask, true, now, &mut holding);
-                each(i, decision);
+        if asks.size_hint() == (1, Some(1)) {
+            // The way of most requests, without a list.
+            asks.for_each(|ask| each(0, self.decide_alone(&ask, true, now, &mut holding)));
+            return holding;
+        }
+        let mut deciding: SmallVec<[Ask<'a>; USUAL_LIMITS]> = SmallVec::new();
+        let mut indices: SmallVec<[usize; USUAL_LIMITS]> = SmallVec::new();
+        let mut has_independent = false;
+        for (i, ask) in asks.clone().enumerate() {
+            if ask.group == Group::Independent {
+                has_independent = true;
+            } else {
+                deciding.push(ask);
+                indices.push(i);
+            }
+        }
+        let passes = match &mut deciding[..] {
+            [] => true,
+            [ask] => {
+                let decision = self.decide_alone(ask, true, now, &mut holding);
+                each(indices[0], decision);
                 decision.is_allowed()
-            });
-            alone.unwrap_or(true)
-        } else if deciding.clone().count() <= USUAL_LIMITS {
-            self.decide_together::<USUAL_LIMITS>(deciding, now, &mut each, &mut holding)
-        } else {
-            self.decide_together::<MOST_LIMITS>(deciding, now, &mut each, &mut holding)
+            }
+            deciding if deciding.len() <= USUAL_LIMITS => {
+                self.decide_together::<USUAL_LIMITS>(deciding, &mut indices, now, &mut each, &mut holding)
+            }
+            deciding => {
+                self.decide_together::<MOST_LIMITS>(deciding, &mut indices, now, &mut each, &mut holding)
+            }
         };
-        let mut independent = asks.enumerate().filter(|(_, ask)| ask.group == Group::Independent).peekable();
-        while independent.peek().is_some() {
-            independent.clone().take(BATCH).for_each(|(_, ask)| self.prefetch(&ask));
-            for (i, ask) in independent.by_ref().take(BATCH) {
-                each(i, self.decide_alone(&ask, passes, now, &mut holding));
+        if has_independent {
+            let mut independent =
+                asks.enumerate().filter(|(_, ask)| ask.group == Group::Independent).peekable();
+            while independent.peek().is_some() {
+                independent.clone().take(BATCH).for_each(|(_, ask)| self.prefetch(&ask));
+                for (i, ask) in independent.by_ref().take(BATCH) {
+                    each(i, self.decide_alone(&ask, passes, now, &mut holding));
+                }
             }
         }
         holding
@@ -328,34 +351,48 @@ impl Table {
         decision
     }
 
-    fn decide_together<'a, const N: usize>(
+    /// `indices`: which asks of the caller they are.
+    fn decide_together<const N: usize>(
         &self,
-        deciding: impl Iterator<Item = (usize, Ask<'a>)>,
+        asks: &mut [Ask<'_>],
+        indices: &mut [usize],
         now: Timestamp,
         each: &mut impl FnMut(usize, Decision),
         holding: &mut Vec<HeldSlot>,
     ) -> bool {
-        let (mut asks, mut places, mut len) = ([Ask::NOTHING; N], [0; N], 0);
-        for (i, ask) in deciding {
-            assert!(len < N, "at most {MOST_LIMITS} requests can be decided together");
-            (asks[len], places[len]) = (self.with_permit(ask), i);
-            len += 1;
+        asks.iter_mut().for_each(|ask| *ask = self.with_permit(*ask));
+        if self.is_any_busy() {
+            self.put_busy_first(asks, indices);
         }
-        let (asks, mut decisions) = (&asks[..len], [Decision::default(); N]);
+        let mut decisions = [Decision::default(); N];
+        let decisions = &mut decisions[..asks.len()];
         let mut plan = Locked::<N>::new(self, asks);
-        let passes = plan.decide(now, &mut decisions[..len]);
-        // An any-of limit that denies has given no slot.
-        let holds =
-            |i: usize| passes && asks[i].permit.is_some() && decisions[i].is_allowed() && plan.has_slot(i);
-        holding.extend((0..len).filter(|&i| holds(i)).filter_map(|i| asks[i].held_slot()));
+        let passes = plan.decide(now, decisions);
+        if passes {
+            // An any-of limit that denies has given no slot.
+            let held = (0..decisions.len()).filter(|&i| decisions[i].is_allowed() && plan.has_slot(i));
+            holding.extend(held.filter_map(|i| plan.held_slot(i)));
+        }
         plan.end(now);
-        for (i, ask) in asks.iter().enumerate() {
+        for ((ask, i), decision) in asks.iter().zip(indices).zip(decisions) {
             if ask.action == Action::Refund {
                 self.lines.call(ask.hash);
             }
-            each(places[i], decisions[i]);
+            each(*i, *decision);
         }
         passes
+    }
+
+    /// Puts asks in busy shards first, so that their shards are unlocked first. Asks of one shard stay in their order.
+    fn put_busy_first(&self, asks: &mut [Ask<'_>], indices: &mut [usize]) {
+        let mut busy = 0;
+        for i in 0..asks.len() {
+            if self.is_busy(self.shard_number(asks[i].part, asks[i].hash)) {
+                asks[busy..=i].rotate_right(1);
+                indices[busy..=i].rotate_right(1);
+                busy += 1;
+            }
+        }
     }
 
     /// The ask with a permit of its own, if it is to hold a slot and has none.
@@ -383,6 +420,15 @@ impl Table {
         let was_held = self.shards[self.shard_number(part, hash)].0.lock().release(hash, permit, now);
         self.lines.call(hash);
         was_held
+    }
+
+    #[cfg(any(test, shuttle_model))]
+    pub(crate) fn mark_busy_at_random(&self, mut is_busy: impl FnMut() -> bool) {
+        for (number, shard) in self.shards.iter().enumerate() {
+            let guard = shard.0.lock();
+            self.set_busy(number, is_busy());
+            drop(guard);
+        }
     }
 
     #[cfg(test)]
@@ -430,6 +476,29 @@ impl Table {
     #[inline]
     fn shard(&self, ask: &Ask<'_>) -> &Lock<Shard> {
         &self.shards[self.shard_number(ask.part, ask.hash)].0
+    }
+
+    /// Whether many plans wait for any shard.
+    #[inline]
+    fn is_any_busy(&self) -> bool {
+        self.busy_shards.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether many plans wait for a shard.
+    #[inline]
+    fn is_busy(&self, shard: usize) -> bool {
+        self.busy[shard].load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn set_busy(&self, shard: usize, is_busy: bool) {
+        // The lock of the shard is held, so no other thread changes this one.
+        if self.busy[shard].swap(is_busy, std::sync::atomic::Ordering::Relaxed) == is_busy {
+            return;
+        }
+        match is_busy {
+            true => self.busy_shards.fetch_add(1, Ordering::Relaxed),
+            false => self.busy_shards.fetch_sub(1, Ordering::Relaxed),
+        };
     }
 
     /// The number of the shard of a hash. Plans lock shards in this order.

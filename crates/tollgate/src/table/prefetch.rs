@@ -18,6 +18,21 @@ pub(crate) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
+/// [`prefetch`] of what is written soon. A line that another processor has written is then fetched once, and not a second time
+/// for the write.
+#[inline]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instruction is only offered as unsafe"))]
+pub(crate) fn prefetch_for_write<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: as above. Processors that do not know it take it for a hint that does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(value).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
 /// Has what a key is hashed from fetched, without hashing it.
 pub(crate) struct Prefetcher;
 

@@ -1,6 +1,6 @@
 //! The rules that keys are decided by: tiers, which name the rule in force, and the rules that the keys of one shard use.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::AtomicBool;
@@ -19,6 +19,10 @@ use crate::{Numbers, Shed};
 /// the table. Of a million such rules, two are mistaken for each other with a chance of one in ten million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RuleId(u64);
+
+impl RuleId {
+    const NONE: Self = Self(0);
+}
 
 /// A set of numbers that keys can be charged by. It never changes.
 #[derive(Debug)]
@@ -162,7 +166,7 @@ impl AskRule<'_> {
     #[inline]
     pub(crate) fn id(&self) -> RuleId {
         match self {
-            Self::None => RuleId(0),
+            Self::None => RuleId::NONE,
             Self::Tier(tier) => tier.id(),
             Self::Sent(sent, _) => sent.id,
         }
@@ -214,8 +218,12 @@ const MOST_GUESTS: usize = super::MOST_LIMITS;
 /// Rules without a key that a shard keeps, because keys of them may come back soon.
 const KEPT_IDLE: usize = 64;
 
-/// The most rules that are freed after one request.
-const MOST_FREED: usize = 512;
+/// The rules that are looked at after a request for some that can be freed; more if the request found no number left.
+const LOOKED: usize = 64;
+const LOOKED_WHEN_FULL: usize = 4096;
+
+/// As many rules are found without a map.
+const UNMAPPED: usize = 16;
 
 /// The bytes that a rule takes: its entry, its place in the map, and the rule itself, which shards share or not.
 const RULE_BYTES: usize = 2 * (size_of::<Entry>() + size_of::<(RuleId, u16)>()) + size_of::<TableRule>() + 16;
@@ -227,9 +235,10 @@ const RULE_BYTES: usize = 2 * (size_of::<Entry>() + size_of::<(RuleId, u16)>()) 
 #[derive(Debug, Default)]
 pub(crate) struct ShardRules {
     entries: Vec<Entry>, // that of number n stands at n - 1
-    by_id: HashMap<RuleId, u16, BuildHasherDefault<IdHasher>>,
+    by_id: HashMap<RuleId, u16, BuildHasherDefault<IdHasher>>, // empty while there are few entries
     free: Vec<u16>,
-    idle: VecDeque<u16>, // numbers whose rules may have no key, each once
+    used: usize, // rules that have a key
+    hand: usize, // the entry to be looked at next for one that has none
     guests: Vec<Arc<TableRule>>,
     paces: Arc<Paces>,
 }
@@ -239,42 +248,61 @@ struct Entry {
     id: RuleId,
     rule: Option<Arc<TableRule>>, // none where the number is free
     keys: u32,                    // how many were last charged by it
-    is_idle: bool,                // whether it is listed as such
 }
 
 impl ShardRules {
-    /// Whether a slot was last charged by the rule of this ID.
+    /// Whether the rule of a slot has this ID.
     #[inline]
     pub(crate) fn is(&self, number: u16, id: RuleId) -> bool {
         self.entries[place(number)].id == id
     }
 
-    /// The number of the rule of a request, which gets one if it has none. It is valid until
-    /// [`free_idle`](Self::free_idle) is called, and longer if a key is charged by it.
-    pub(crate) fn number(&mut self, rule: &AskRule<'_>) -> u16 {
-        let id = rule.id();
-        match self.by_id.get(&id) {
-            Some(&number) => number,
-            None if !self.free.is_empty() || self.entries.len() < MOST_RULES => self.add(rule.make()),
-            None => self.add_guest(rule.make()),
-        }
+    /// The rule of a slot, if it has this ID.
+    #[inline]
+    pub(crate) fn find(&self, number: u16, id: RuleId) -> Option<&Rule> {
+        let entry = &self.entries[place(number)];
+        if entry.id == id { entry.rule.as_ref().map(|rule| &rule.numbers.rule) } else { None }
     }
 
+    /// The rule of a slot.
+    #[inline]
+    fn of_slot(&self, number: u16) -> &TableRule {
+        self.entries[place(number)].rule.as_ref().expect("a number that is in use")
+    }
+
+    /// The number of the rule of a request, which gets one if it has none. It is valid until
+    /// [`free_idle`](Self::free_idle) is called, and longer if a key is charged by it.
+    #[inline]
+    pub(crate) fn number(&mut self, rule: &AskRule<'_>) -> u16 {
+        let id = rule.id();
+        let known = match self.entries.len() {
+            0..=UNMAPPED => self.entries.iter().position(|entry| entry.id == id).map(|i| (i + 1) as u16),
+            _ => self.by_id.get(&id).copied(),
+        };
+        known.unwrap_or_else(|| self.add(rule.make()))
+    }
+
+    #[cold]
     fn add(&mut self, rule: Arc<TableRule>) -> u16 {
-        let entry = Entry { id: rule.id, rule: Some(rule), keys: 0, is_idle: true };
+        let entry = Entry { id: rule.id, rule: Some(rule), keys: 0 };
         let id = entry.id;
         let number = match self.free.pop() {
             Some(number) => {
                 self.entries[place(number)] = entry;
                 number
             }
-            None => {
+            None if self.entries.len() < MOST_RULES => {
                 self.entries.push(entry);
                 self.entries.len() as u16
             }
+            None => return self.add_guest(entry.rule.expect("the rule to be added")),
         };
-        self.by_id.insert(id, number);
-        self.idle.push_back(number);
+        if self.entries.len() == UNMAPPED + 1 && self.by_id.is_empty() {
+            let numbers = self.entries.iter().map(|entry| entry.id).zip(1..);
+            self.by_id.extend(numbers.filter(|(id, _)| *id != RuleId::NONE));
+        } else if self.entries.len() > UNMAPPED {
+            self.by_id.insert(id, number);
+        }
         number
     }
 
@@ -297,41 +325,37 @@ impl ShardRules {
 
     /// Counts a key that is charged by a rule from now on.
     pub(crate) fn add_key(&mut self, number: u16) {
-        self.entries[place(number)].keys += 1;
+        let entry = &mut self.entries[place(number)];
+        self.used += usize::from(entry.keys == 0);
+        entry.keys += 1;
     }
 
     /// Counts a key that is no longer charged by a rule.
     pub(crate) fn remove_key(&mut self, number: u16) {
         let entry = &mut self.entries[place(number)];
         entry.keys -= 1;
-        if entry.keys == 0 && !entry.is_idle {
-            entry.is_idle = true;
-            self.idle.push_back(number);
-        }
+        self.used -= usize::from(entry.keys == 0);
     }
 
-    /// Frees the numbers of rules that no key has, except for some. Called when a request has been decided.
+    /// Frees the numbers of some rules that no key has, if there are many. Called when a request has been decided.
     #[inline]
     pub(crate) fn free_idle(&mut self) {
-        if self.idle.len() > KEPT_IDLE || !self.guests.is_empty() {
+        if self.len() - self.used > KEPT_IDLE || !self.guests.is_empty() {
             self.free_some();
         }
     }
 
     #[cold]
     fn free_some(&mut self) {
-        // If there were guests, every number is wanted.
-        let kept = if self.guests.is_empty() { KEPT_IDLE } else { 0 };
+        let looked = if self.guests.is_empty() { LOOKED } else { LOOKED_WHEN_FULL };
         self.guests.clear();
-        let few = self.idle.len().saturating_sub(kept).min(MOST_FREED);
-        // The first of the list are those that were listed first.
-        for number in self.idle.drain(..few) {
-            let entry = &mut self.entries[place(number)];
-            entry.is_idle = false;
-            if entry.keys == 0 {
+        for _ in 0..looked.min(self.entries.len()) {
+            self.hand = if self.hand + 1 < self.entries.len() { self.hand + 1 } else { 0 };
+            let entry = &mut self.entries[self.hand];
+            if entry.keys == 0 && entry.rule.is_some() {
                 self.by_id.remove(&entry.id);
-                entry.rule = None;
-                self.free.push(number);
+                (entry.rule, entry.id) = (None, RuleId::NONE);
+                self.free.push((self.hand + 1) as u16);
             }
         }
     }
@@ -383,7 +407,7 @@ impl ShardRules {
 
     /// Whether nobody can ask again for a key that was last charged by the rule of this number.
     pub(crate) fn is_gone(&self, number: u16) -> bool {
-        self.table_rule(number).is_gone()
+        self.of_slot(number).is_gone()
     }
 
     /// Bytes of memory in use. The first rules are not counted: every table has some.

@@ -11,7 +11,7 @@
 
 use std::cell::Cell;
 
-use super::prefetch::prefetch;
+use super::prefetch::{prefetch, prefetch_for_write};
 use super::slot::Slot;
 
 /// Keys a segment has on average before another is added. Those yet to be split hold up to twice as many,
@@ -86,7 +86,7 @@ impl Segments {
     #[inline]
     pub(crate) fn locate(&self, hash: u64) -> Option<SlotPlace> {
         let segment = self.place(hash);
-        self.segments[segment].find(hash).map(|slot| SlotPlace { segment: segment as u32, slot: slot as u32 })
+        self.segments[segment].find_for_write(hash).map(|slot| SlotPlace { segment: segment as u32, slot: slot as u32 })
     }
 
     #[inline]
@@ -111,7 +111,7 @@ impl Segments {
     pub(crate) fn find_mut(&mut self, hash: u64) -> Option<&mut Slot> {
         let place = self.place(hash);
         let segment = &mut self.segments[place];
-        segment.find(hash).map(|i| &mut segment.slots[i])
+        segment.find_for_write(hash).map(|i| &mut segment.slots[i])
     }
 
     /// Adds a key that is not there. `reclaim` is asked for each slot met in passing whether it is no longer
@@ -253,7 +253,19 @@ impl Segment {
         if self.slots.is_empty() {
             return None;
         }
-        let mut i = self.start(hash);
+        self.find_from(self.start(hash), hash)
+    }
+
+    /// [`find`](Self::find), for a slot that is most likely written then.
+    #[inline]
+    fn find_for_write(&self, hash: u64) -> Option<usize> {
+        let start = self.start(hash);
+        prefetch_for_write(self.slots.get(start)?);
+        self.find_from(start, hash)
+    }
+
+    #[inline]
+    fn find_from(&self, mut i: usize, hash: u64) -> Option<usize> {
         loop {
             if self.slots[i].is(hash) {
                 return Some(i);

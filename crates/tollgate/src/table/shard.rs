@@ -97,8 +97,13 @@ impl Ask<'_> {
     }
 }
 
-/// The requests to a shard for which one segment is swept. A segment takes about a microsecond, so this is 1 ns per request.
-const SWEPT_EVERY: u32 = 1024;
+/// One request in 2 to this power sweeps a segment. That takes about a microsecond, so it is 1 ns per request.
+const SWEPT_BITS: u32 = 10;
+
+/// What one wait for the lock counts against one plan without, and from where on a shard is busy: if one plan in 17 has to wait.
+const WAITED: u8 = 16;
+const BUSY: u8 = 64;
+const MOST_WAITED: u8 = 240;
 
 /// The keys whose hashes begin alike.
 #[derive(Debug)]
@@ -113,7 +118,7 @@ pub(crate) struct Shard {
     pub(crate) evictions: u64,
     pub(crate) refused: Cell<u64>,
     pub(crate) most_touched: usize,
-    decided: u32, // requests since a segment was last swept
+    contention: u8, // how often plans have lately had to wait for the lock
 }
 
 impl Shard {
@@ -129,42 +134,43 @@ impl Shard {
             evictions: 0,
             refused: Cell::new(0),
             most_touched: 0,
-            decided: 0,
+            contention: 0,
         }
     }
 
     /// Tests and, if it passes, charges one request.
     #[inline]
     pub(crate) fn check(&mut self, ask: &Ask<'_>, now: Timestamp) -> Decision {
-        self.count_decided(now);
-        let (id, bytes) = (ask.rule.id(), self.bytes());
-        let Self { segments, slab, rules, max_bytes, .. } = self;
+        self.sweep_by_chance(ask.hash, now);
+        let id = ask.rule.id();
         // The way of nearly all requests, with nothing in it that they do not need: the key is there, and was last charged by the
         // rule in force.
         if ask.is_usual()
-            && let Some(slot) = segments.find_mut(ask.hash)
-            && rules.is(slot.rule(), id)
+            && let Some(slot) = self.segments.find_mut(ask.hash)
+            && let Some(Rule::TokenBucket(rule)) = self.rules.find(slot.rule(), id)
+            && !self.rules.are_paced()
         {
-            let rule = rules.get(slot.rule());
-            if let Rule::TokenBucket(rule) = rule
-                && !rules.are_paced()
-            {
-                let mut tat = Tat::from_bits(slot.word);
-                let decision = rule.decide(&mut tat, ask.cost, now);
-                slot.word = tat.to_bits();
-                return decision;
+            let mut tat = Tat::from_bits(slot.word);
+            let decision = rule.decide(&mut tat, ask.cost, now);
+            slot.word = tat.to_bits();
+            return decision;
+        }
+        // The same for other algorithms, if there is room for what the key may keep besides.
+        let most = self.max_bytes.saturating_sub(self.bytes());
+        let Self { segments, slab, rules, .. } = self;
+        if ask.is_usual()
+            && ask.takes()
+            && let Some(slot) = segments.find_mut(ask.hash)
+            && let Some(rule) = rules.find(slot.rule(), id)
+            && (ask.permit.is_some() || !matches!(rule, Rule::Concurrency(_)))
+            && read(slab, slot, rule, |state| rule.heap_growth(state, ask.cost)) <= most
+        {
+            let permit = ask.permit.unwrap_or(PermitId(0));
+            if !rules.are_paced() {
+                return edit(slab, slot, rule, |state| rule.decide(state, permit, ask.cost, now));
             }
-            // The same for other algorithms, if there is room for what the key may keep besides.
-            let is_charged = ask.takes() && (ask.permit.is_some() || !matches!(rule, Rule::Concurrency(_)));
-            let most = max_bytes.saturating_sub(bytes);
-            if is_charged && read(slab, slot, rule, |state| rule.heap_growth(state, ask.cost)) <= most {
-                let permit = ask.permit.unwrap_or(PermitId(0));
-                if !rules.are_paced() {
-                    return edit(slab, slot, rule, |state| rule.decide(state, permit, ask.cost, now));
-                }
-                let paced = rules.paced(slot.rule());
-                return edit(slab, slot, rule, |state| paced.decide(state, permit, ask.cost, now));
-            }
+            let paced = rules.paced(slot.rule());
+            return edit(slab, slot, rule, |state| paced.decide(state, permit, ask.cost, now));
         }
         self.decide(ask, true, now, |outcome| outcome)
     }
@@ -443,14 +449,28 @@ impl Shard {
         }
     }
 
-    /// Counts a request, and sweeps a segment now and then: keys that are no longer used are forgotten even if only others are
-    /// asked for.
+    /// Sweeps a segment for one request in 1024: keys that are no longer used are forgotten even if only others are asked for. It
+    /// goes by the hash and the time, because a counter would be one more write per request.
     #[inline]
-    pub(crate) fn count_decided(&mut self, now: Timestamp) {
-        self.decided += 1;
-        if self.decided >= SWEPT_EVERY {
-            self.decided = 0;
+    pub(crate) fn sweep_by_chance(&mut self, hash: u64, now: Timestamp) {
+        let mixed = (hash ^ now.as_nanos()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        if mixed >> (u64::BITS - SWEPT_BITS) == 0 {
             self.sweep_in_passing(now);
+        }
+    }
+
+    /// Notes whether a plan had to wait for the lock. Returns whether the shard is busy, if that has changed.
+    #[inline]
+    pub(crate) fn note_contention(&mut self, had_to_wait: bool) -> Option<bool> {
+        let before = self.contention;
+        if !had_to_wait && before == 0 {
+            return None; // nothing is written
+        }
+        self.contention = if had_to_wait { before.saturating_add(WAITED).min(MOST_WAITED) } else { before - 1 };
+        match self.contention {
+            0 => Some(false),
+            now if now >= BUSY && before < BUSY => Some(true),
+            _ => None,
         }
     }
 
@@ -562,10 +582,7 @@ impl Shard {
         }
         let place = self.segments.locate(ask.hash)?;
         let slot = self.segments.at(place);
-        if !self.rules.is(slot.rule(), ask.rule.id()) {
-            return None;
-        }
-        let rule = self.rules.get(slot.rule());
+        let rule = self.rules.find(slot.rule(), ask.rule.id())?;
         if matches!(rule, Rule::Concurrency(_)) {
             return None;
         }
@@ -637,8 +654,14 @@ fn free(slab: &mut Slab, rules: &mut ShardRules, slot: &Slot) {
 
 /// Whether a slot is no longer used; if so, what it kept is given back.
 fn reclaim(slab: &mut Slab, rules: &mut ShardRules, slot: &Slot, now: Timestamp) -> bool {
-    let rule = rules.paced(slot.rule());
-    let unused = is_abandoned(rules, slot) || read(slab, slot, rule.full, |state| rule.is_unused(state, now));
+    let is_unused = if rules.are_paced() {
+        let rule = rules.paced(slot.rule());
+        read(slab, slot, rule.full, |state| rule.is_unused(state, now))
+    } else {
+        let rule = rules.get(slot.rule());
+        read(slab, slot, rule, |state| rule.is_unused(state, now))
+    };
+    let unused = is_unused || is_abandoned(rules, slot);
     if unused {
         free(slab, rules, slot);
     }
