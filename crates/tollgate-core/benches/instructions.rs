@@ -89,13 +89,32 @@ fn test<A: Algorithm>(rule: A, spent: u64, now: u64, allowed: bool) {
 }
 
 fn acquire(held: u64, allowed: bool) {
-    let rule = Concurrency::new(20, Some(span(30 * S))).expect("valid");
+    acquire_of(20, held, allowed);
+}
+
+fn acquire_of(limit: u64, held: u64, allowed: bool) {
+    let rule = Concurrency::new(limit, Some(span(30 * S))).expect("valid");
     let mut state = Permits::default();
     for id in 0..held {
         rule.acquire(&mut state, PermitId(100 + id), 1, at(0));
     }
     let outcome = measured_acquire(black_box(&rule), black_box(&mut state), black_box(at(1)));
     assert_eq!(outcome.is_allowed(), allowed);
+}
+
+#[inline(never)]
+fn measured_release(rule: &Concurrency, state: &mut Permits, id: PermitId) -> bool {
+    rule.release(state, id, at(1))
+}
+
+/// Releases the permit in the middle of those held.
+fn release(held: u64) {
+    let rule = Concurrency::new(held, Some(span(30 * S))).expect("valid");
+    let mut state = Permits::default();
+    for id in 0..held {
+        rule.acquire(&mut state, PermitId(id), 1, at(0));
+    }
+    assert!(measured_release(black_box(&rule), black_box(&mut state), black_box(PermitId(held / 2))));
 }
 
 fn plan<const N: usize>() {
@@ -184,6 +203,10 @@ fn cases() -> Vec<Case> {
         ("concurrency, first of 20", None, || acquire(0, true)),
         ("concurrency, last of 20", None, || acquire(19, true)),
         ("concurrency, deny", None, || acquire(20, false)),
+        ("concurrency, last of 100 000", Some(6000), || acquire_of(100_000, 99_999, true)),
+        ("concurrency, deny with 100 000 held", Some(2000), || acquire_of(100_000, 100_000, false)),
+        ("concurrency, release with 20 held", None, || release(20)),
+        ("concurrency, release with 100 000 held", Some(6000), || release(100_000)),
         ("plan of 1 token bucket, admit", None, plan::<1>),
         ("plan of 4 token buckets, admit", None, plan::<4>),
         ("plan of 8 token buckets, admit", None, plan::<8>),

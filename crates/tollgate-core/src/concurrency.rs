@@ -1,8 +1,11 @@
 //! Concurrency: at most `limit` in flight, each for as long as it holds its permit or its lease lasts.
 
+mod permit_tree;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use self::permit_tree::PermitTree;
 use crate::rate::MAX_SPAN;
 use crate::rule::growth_of;
 use crate::{Nanos, Outcome, Retry, RuleError, Status, Timestamp};
@@ -12,7 +15,8 @@ use crate::{Nanos, Outcome, Retry, RuleError, Status, Timestamp};
 /// - Promise: the cost of the permits held is at most `limit` whenever one is given.
 /// - Formula: allowed iff `in flight + cost <= limit`. A permit taken at t under a lease holds in
 ///   `[t, t + lease)`, then it is free without being released.
-/// - Memory: 40 bytes a key, and 32 a permit held.
+/// - Memory: 40 bytes per key. A key that holds up to 64 permits needs 32 bytes per permit, a key that holds more needs 56.
+/// - Time: O(log n) per call in the number of permits held.
 /// - Overshoot: none, but a holder that outlives its lease goes on unseen.
 /// - Choose another: to limit how often rather than how many at once, any of the rates.
 ///
@@ -59,11 +63,31 @@ pub struct PermitId(pub u64);
 /// assert_ne!(key, Permits::default());
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Permits {
-    held: VecDeque<Permit>, // those whose leases end first come first; some may have ended
-    newest: Timestamp,      // when the last was given
+    holders: Holders,
+    newest: Timestamp, // when the last permit was given
 }
+
+/// The permits in the order in which their leases end, those without a lease last. Some leases may have ended.
+#[derive(Clone, Debug)]
+enum Holders {
+    Few(VecDeque<Permit>),
+    Many(Box<PermitTree>),
+}
+
+/// A key with more permits keeps them in a tree. A list of this length is read in less time than a tree.
+const FEW: usize = 64;
+
+/// A tree with as few permits as this becomes a list again. The distance to [`FEW`] makes changes of the form rare.
+const FEW_AGAIN: usize = FEW / 4;
+
+/// The room of a new tree, in permits.
+const FIRST_ROOM: usize = 2 * FEW;
+
+/// At most this many permits whose leases have ended leave a tree when a new one comes. More than one, so that a tree gets rid of
+/// them; a small number, so that no call waits for thousands of leases that ended together.
+const MOST_REMOVED: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Permit {
@@ -77,17 +101,160 @@ impl Permit {
     fn is_over(&self, now: Timestamp) -> bool {
         self.ends.is_some_and(|ends| ends <= now)
     }
+
+    /// Whether another permit, given later, comes after this one in the order of their ends.
+    #[inline]
+    fn is_not_after(&self, other: &Self) -> bool {
+        match (self.ends, other.ends) {
+            (Some(ends), Some(other)) => ends <= other,
+            (Some(_) | None, None) => true,
+            (None, Some(_)) => false,
+        }
+    }
 }
+
+impl Default for Holders {
+    #[inline]
+    fn default() -> Self {
+        Self::Few(VecDeque::new())
+    }
+}
+
+/// The permits of a list that are not over.
+#[inline]
+fn unended(list: &VecDeque<Permit>, now: Timestamp) -> impl Iterator<Item = &Permit> {
+    list.iter().skip_while(move |permit| permit.is_over(now))
+}
+
+impl Holders {
+    #[inline]
+    fn in_flight(&self, now: Timestamp) -> u64 {
+        match self {
+            Self::Few(list) => unended(list, now).map(|permit| permit.cost).sum(),
+            Self::Many(tree) => tree.in_flight(now),
+        }
+    }
+
+    /// When the permit ends after which at most `most` of what is in flight now remains. None if that permit has no lease.
+    #[inline]
+    fn end_that_leaves(&self, most: u64, mut in_flight: u64, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Few(list) => {
+                let mut list = unended(list, now);
+                let leaves_enough = |permit: &&Permit| {
+                    in_flight -= permit.cost;
+                    in_flight <= most
+                };
+                list.find(leaves_enough)?.ends
+            }
+            Self::Many(tree) => tree.first_that_leaves(most, now)?.ends,
+        }
+    }
+
+    /// When the last lease ends. None if every lease has ended.
+    #[inline]
+    fn last_end(&self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Few(list) => unended(list, now).filter_map(|permit| permit.ends).last(),
+            Self::Many(tree) => tree.last_end().filter(|ends| *ends > now),
+        }
+    }
+
+    #[inline]
+    fn is_over(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Few(list) => unended(list, now).next().is_none(),
+            Self::Many(tree) => tree.is_over(now),
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, permit: Permit, now: Timestamp) {
+        if let Self::Few(list) = self {
+            while list.front().is_some_and(|first| first.is_over(now)) {
+                list.pop_front();
+            }
+            if list.len() < FEW {
+                // At the back, except after the lease was shortened or introduced.
+                let place = list.partition_point(|earlier| earlier.is_not_after(&permit));
+                list.insert(place, permit);
+                return;
+            }
+        }
+        self.insert_in_tree(permit, now);
+    }
+
+    #[inline(never)]
+    fn insert_in_tree(&mut self, permit: Permit, now: Timestamp) {
+        match self {
+            Self::Few(list) => {
+                let mut tree = PermitTree::with_capacity(FIRST_ROOM);
+                list.iter().for_each(|earlier| tree.insert(*earlier));
+                tree.insert(permit);
+                *self = Self::Many(Box::new(tree));
+            }
+            Self::Many(tree) if tree.is_over(now) => *self = Self::Few(VecDeque::from([permit])),
+            Self::Many(tree) => {
+                for _ in 0..MOST_REMOVED {
+                    tree.remove_first_over(now);
+                }
+                tree.insert(permit);
+            }
+        }
+    }
+
+    fn take(&mut self, id: PermitId) -> Option<Permit> {
+        match self {
+            Self::Few(list) => {
+                let place = list.iter().position(|permit| permit.id == id)?;
+                list.remove(place)
+            }
+            Self::Many(tree) => {
+                let permit = tree.take(id)?;
+                if tree.len() <= FEW_AGAIN {
+                    *self = Self::Few(tree.in_order().into());
+                }
+                Some(permit)
+            }
+        }
+    }
+}
+
+/// Two states are equal if they hold the same permits. A permit whose lease ended before the last one was given is not held.
+impl PartialEq for Permits {
+    fn eq(&self, other: &Self) -> bool {
+        let permits = |state: &Self| -> Vec<Permit> {
+            let mut permits = match &state.holders {
+                Holders::Few(list) => list.iter().copied().collect(),
+                Holders::Many(tree) => tree.in_order(),
+            };
+            permits.retain(|permit| !permit.is_over(state.newest));
+            // A list has permits that end together in the order in which they came, a tree in the order of their IDs.
+            permits.sort_unstable_by_key(|permit| (permit.id, permit.ends, permit.cost));
+            permits
+        };
+        self.newest == other.newest && permits(self) == permits(other)
+    }
+}
+
+impl Eq for Permits {}
 
 impl Permits {
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.held.capacity() * size_of::<Permit>()
+        match &self.holders {
+            Holders::Few(list) => list.capacity() * size_of::<Permit>(),
+            Holders::Many(tree) => tree.bytes(),
+        }
     }
 
     /// Bytes that one more permit may add to them.
     pub(crate) fn heap_growth(&self) -> usize {
-        growth_of(&self.held)
+        match &self.holders {
+            Holders::Few(list) if list.len() < FEW => growth_of(list),
+            Holders::Few(_) => PermitTree::bytes_for(FIRST_ROOM).saturating_sub(self.heap_bytes()),
+            Holders::Many(tree) => tree.growth(),
+        }
     }
 
     /// A moment before the last permit was given counts as that moment, as in all windows.
@@ -96,24 +263,9 @@ impl Permits {
         self.newest.max(now)
     }
 
-    /// The permits held at `now`.
-    #[inline]
-    fn held(&self, now: Timestamp) -> impl Iterator<Item = &Permit> {
-        let now = self.effective(now);
-        self.held.iter().skip_while(move |permit| permit.is_over(now))
-    }
-
     #[inline]
     fn in_flight(&self, now: Timestamp) -> u64 {
-        self.held(now).map(|permit| permit.cost).sum()
-    }
-
-    #[inline]
-    fn forget_ended(&mut self, now: Timestamp) {
-        let now = self.effective(now);
-        while self.held.front().is_some_and(|permit| permit.is_over(now)) {
-            self.held.pop_front();
-        }
+        self.holders.in_flight(self.effective(now))
     }
 }
 
@@ -204,18 +356,14 @@ impl Concurrency {
         if cost > self.limit {
             return Outcome::NEVER;
         }
-        let mut in_flight = state.in_flight(now);
+        let in_flight = state.in_flight(now);
         if cost == 0 || cost <= self.limit.saturating_sub(in_flight) {
             return Outcome::ALLOW;
         }
-        for permit in state.held(now) {
-            in_flight -= permit.cost;
-            let Some(ends) = permit.ends else { break };
-            if cost <= self.limit.saturating_sub(in_flight) {
-                return Outcome::deny_for(ends.since(now));
-            }
+        match state.holders.end_that_leaves(self.limit - cost, in_flight, state.effective(now)) {
+            Some(ends) => Outcome::deny_for(ends.since(now)),
+            None => Outcome::Deny { retry: Retry::Unknown },
         }
-        Outcome::Deny { retry: Retry::Unknown }
     }
 
     /// Gives the permit that `test` has just allowed for the same state, cost and time. Cost 0 gives
@@ -237,16 +385,9 @@ impl Concurrency {
         if cost == 0 {
             return;
         }
-        state.forget_ended(now);
         state.newest = state.effective(now);
         let ends = self.lease.map(|lease| state.newest.after(lease));
-        // At the back, unless the lease has been shortened or introduced since the last was given.
-        let place = state.held.partition_point(|permit| match (permit.ends, ends) {
-            (Some(earlier), Some(ends)) => earlier <= ends,
-            (Some(_), None) | (None, None) => true,
-            (None, Some(_)) => false,
-        });
-        state.held.insert(place, Permit { id, cost, ends });
+        state.holders.insert(Permit { id, cost, ends }, state.newest);
     }
 
     /// Takes a permit back. False if it was not held: released before, or its lease has ended.
@@ -266,9 +407,7 @@ impl Concurrency {
     /// ```
     pub fn release(&self, state: &mut Permits, id: PermitId, now: Timestamp) -> bool {
         let now = state.effective(now);
-        let place = state.held.iter().position(|permit| permit.id == id);
-        let released = place.and_then(|place| state.held.remove(place));
-        released.is_some_and(|permit| !permit.is_over(now))
+        state.holders.take(id).is_some_and(|permit| !permit.is_over(now))
     }
 
     /// What could still be taken at once. `reset_after` is when the last lease ends; zero where there
@@ -287,7 +426,7 @@ impl Concurrency {
     /// ```
     #[inline]
     pub fn status(&self, state: &Permits, now: Timestamp) -> Status {
-        let last = state.held(now).filter_map(|permit| permit.ends).last();
+        let last = state.holders.last_end(state.effective(now));
         Status {
             remaining: self.limit.saturating_sub(state.in_flight(now)),
             reset_after: last.map_or(Nanos::ZERO, |ends| ends.since(now)),
@@ -309,7 +448,7 @@ impl Concurrency {
     /// ```
     #[inline]
     pub fn is_unused(&self, state: &Permits, now: Timestamp) -> bool {
-        state.held(now).next().is_none()
+        state.holders.is_over(state.effective(now))
     }
 }
 

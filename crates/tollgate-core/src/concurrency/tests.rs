@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use super::permit_tree::visits;
 use super::*;
 use crate::table::*;
 
@@ -116,4 +117,148 @@ fn nonsense_is_refused() {
     assert_eq!(Concurrency::new(0, None), Err(RuleError::ZeroCapacity { what: "limit" }));
     assert_eq!(Concurrency::new(1, Some(Duration::ZERO)), Err(RuleError::ZeroSpan { what: "lease" }));
     assert!(matches!(Concurrency::new(1, Some(Duration::MAX)), Err(RuleError::TooLong { .. })));
+}
+
+/// A key that holds `count` permits of cost 1, given one nanosecond apart.
+fn holding(rule: &Concurrency, count: u64) -> Permits {
+    let mut state = Permits::default();
+    for id in 0..count {
+        rule.acquire(&mut state, PermitId(id), 1, at(id));
+    }
+    state
+}
+
+/// An order that visits each of `0..count` once; `count` is a power of ten.
+fn shuffled(count: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(move |i| i * 7919 % count)
+}
+
+#[test]
+fn many_permits_are_released_in_any_order() {
+    let rule = limit(1000);
+    let mut state = holding(&rule, 1000);
+    for (released, id) in (0..).zip(shuffled(1000)) {
+        assert_eq!(rule.status(&state, at(1000)).remaining, released);
+        assert!(rule.release(&mut state, PermitId(id), at(1000)), "{id}");
+        assert!(!rule.release(&mut state, PermitId(id), at(1000)), "{id} a second time");
+    }
+    assert!(rule.is_unused(&state, at(1000)));
+}
+
+#[test]
+fn many_permits_end_by_themselves() {
+    let rule = leased(1000, S);
+    let state = holding(&rule, 1000);
+    for ended in 0..1000 {
+        let now = at(S + ended);
+        assert_eq!(rule.status(&state, now).remaining, ended + 1);
+        assert_eq!(rule.test(&state, ended + 1, now), ALLOW);
+        let wait = if ended == 999 { NEVER } else { deny(1) };
+        assert_eq!(rule.test(&state, ended + 2, now), wait);
+        assert_eq!(rule.is_unused(&state, now), ended == 999);
+    }
+}
+
+#[test]
+fn a_lease_that_was_shortened_ends_before_many_older_ones() {
+    let mut state = holding(&limit(1000), 500);
+    for id in 500..700 {
+        leased(1000, 60 * S).acquire(&mut state, PermitId(id), 1, at(0));
+    }
+    let rule = leased(1000, 10 * S);
+    for id in 700..1000 {
+        rule.acquire(&mut state, PermitId(id), 1, at(499));
+    }
+    assert_eq!(rule.test(&state, 300, at(499)), deny(10 * S));
+    assert_eq!(rule.test(&state, 301, at(499)), deny(60 * S));
+    assert_eq!(rule.test(&state, 501, at(499)), UNKNOWN);
+    assert_eq!(rule.status(&state, at(20 * S)).remaining, 300);
+}
+
+#[test]
+fn calls_look_at_few_permits_however_many_are_held() {
+    for (count, most) in [(1000, 150), (10_000, 200), (100_000, 250)] {
+        let rule = leased(count, 3600 * S);
+        let mut state = holding(&rule, count);
+        let now = at(count);
+        let mut seen = Vec::new();
+        let mut look = |call: &mut dyn FnMut()| seen.push(visits::of(call));
+        for id in shuffled(count).take(1000) {
+            look(&mut || assert!(!rule.test(&state, count / 2, now).is_allowed()));
+            look(&mut || assert!(rule.release(&mut state, PermitId(id), now)));
+            look(&mut || assert!(rule.test(&state, 1, now).is_allowed()));
+            look(&mut || rule.acquire(&mut state, PermitId(count + id), 1, now));
+            look(&mut || assert_eq!(rule.status(&state, now).remaining, 0));
+            look(&mut || assert!(!rule.is_unused(&state, now)));
+        }
+        let worst = seen.into_iter().max().unwrap();
+        assert!(worst <= most, "a call looked at {worst} of {count} permits");
+    }
+}
+
+#[test]
+fn leases_that_end_together_delay_no_call() {
+    let rule = leased(200_000, S);
+    let mut state = Permits::default();
+    for id in 0..100_000 {
+        rule.acquire(&mut state, PermitId(id), 1, at(0));
+    }
+    rule.acquire(&mut state, PermitId(100_000), 1, at(S - 1));
+    for id in 1..=60_000 {
+        let worst = visits::of(|| rule.acquire(&mut state, PermitId(100_000 + id), 1, at(S)));
+        assert!(worst <= 600, "call {id} looked at {worst} permits");
+        assert_eq!(rule.status(&state, at(S)).remaining, 200_000 - 1 - id);
+    }
+    let Holders::Many(tree) = &state.holders else { panic!("a tree holds so many") };
+    assert_eq!(tree.len(), 60_001);
+}
+
+#[test]
+fn heap_growth_covers_what_a_permit_adds() {
+    for lease in [1, 100, 1_000_000] {
+        let rule = leased(u64::MAX, lease);
+        let mut state = Permits::default();
+        for id in 0..3000 {
+            let most = state.heap_bytes() + state.heap_growth();
+            rule.acquire(&mut state, PermitId(id), 1, at(id));
+            assert!(
+                state.heap_bytes() <= most,
+                "permit {id}, lease {lease}: {} > {most}",
+                state.heap_bytes()
+            );
+        }
+    }
+}
+
+#[test]
+fn memory_is_small_again_when_many_permits_have_gone() {
+    let rule = limit(10_000);
+    let mut state = holding(&rule, 10_000);
+    assert!(state.heap_bytes() >= 10_000 * 56);
+    for id in shuffled(10_000).skip(10) {
+        assert!(rule.release(&mut state, PermitId(id), at(0)));
+    }
+    assert!(state.heap_bytes() <= FEW * size_of::<Permit>(), "{}", state.heap_bytes());
+    assert_eq!(size_of::<Permits>(), 40);
+}
+
+#[test]
+fn equal_permits_are_equal_in_a_list_and_in_a_tree() {
+    let rule = leased(1000, S);
+    let few = holding(&rule, 20);
+    let mut many = holding(&rule, 20);
+    for id in 20..200 {
+        rule.acquire(&mut many, PermitId(id), 1, at(19));
+    }
+    assert_ne!(few, many);
+    for id in 20..180 {
+        rule.release(&mut many, PermitId(id), at(19));
+    }
+    assert!(matches!(many.holders, Holders::Many(_)));
+    let mut few = few;
+    for id in 180..200 {
+        rule.acquire(&mut few, PermitId(id), 1, at(19));
+    }
+    assert!(matches!(few.holders, Holders::Few(_)));
+    assert_eq!(few, many);
 }

@@ -175,8 +175,22 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         what: "a late release frees somebody else's slot",
         file: "crates/tollgate-core/src/concurrency.rs",
         right: "position(|permit| permit.id == id)",
-        wrong: "position(|permit| permit.id == id || !permit.is_over(now))",
+        wrong: "position(|permit| permit.id == id || permit.cost > 0)",
         caught_by: "concurrency::tests::cc_2_a_lease_ends_by_itself",
+    },
+    Mistake {
+        what: "counting the cost of ended permits in a tree",
+        file: "crates/tollgate-core/src/concurrency/permit_tree.rs",
+        right: "cost = cost.wrapping_add(node.cost).wrapping_sub(self.cost_of(at));",
+        wrong: "cost = cost.wrapping_add(node.cost);\n                break;",
+        caught_by: "concurrency::tests::many_permits_end_by_themselves",
+    },
+    Mistake {
+        what: "leaving the cost of a subtree as it was when a permit leaves it",
+        file: "crates/tollgate-core/src/concurrency/permit_tree.rs",
+        right: "node.cost = node.permit.cost.wrapping_add(below);",
+        wrong: "node.cost = node.cost.max(node.permit.cost.wrapping_add(below));",
+        caught_by: "concurrency::tests::many_permits_are_released_in_any_order",
     },
     Mistake {
         what: "keeping the arrival time while the interval changes, which hands out tokens",

@@ -75,6 +75,11 @@ impl Concurrency {
         self.limit = limit;
     }
 
+    /// Changes the lease of permits that are given from now on.
+    pub fn set_lease(&mut self, lease: Option<u64>) {
+        self.lease = lease;
+    }
+
     /// Cost in flight.
     pub fn in_flight(&self, now: u64) -> u64 {
         self.held(self.not_before_newest(now).into())
