@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Align, BurstCredits, Charge, Concurrency, Decision, FixedWindow, LeakyBucket, MaxWait, Mode,
-    Outcome, PermitId, Permits, Rate, Rule, SlidingCounter, SlidingLog, State, Timestamp, TokenBucket,
-    Verdict, decide_all,
+    Algorithm, Align, BurstCredits, Charge, Concurrency, Decision, FairQueue, FixedWindow, LeakyBucket,
+    MaxWait, Mode, Outcome, PermitId, Permits, Rate, Request, Rule, SlidingCounter, SlidingLog, State,
+    Ticket, Timestamp, TokenBucket, Verdict, Weight, decide_all,
 };
 use tollgate_testkit::instructions;
 
@@ -117,6 +117,21 @@ fn release(held: u64) {
     assert!(measured_release(black_box(&rule), black_box(&mut state), black_box(PermitId(held / 2))));
 }
 
+#[inline(never)]
+fn measured_cancel(queue: &mut FairQueue<u64, u64>, ticket: Ticket) -> Option<u64> {
+    queue.cancel(&0, ticket)
+}
+
+/// A request leaves from the middle of its tenant's line.
+fn cancel(waiting: u64) {
+    let mut queue = FairQueue::new(0, usize::MAX, usize::MAX);
+    let request = |item| Request { weight: Weight::ONE, cost: 1, deadline: None, item };
+    let tickets: Vec<Ticket> = (0..waiting).map(|item| queue.push(0, request(item)).expect("room")).collect();
+    let middle = waiting / 2;
+    let cancelled = measured_cancel(black_box(&mut queue), black_box(tickets[middle as usize]));
+    assert_eq!(cancelled, Some(middle));
+}
+
 fn plan<const N: usize>() {
     let rule = Rule::TokenBucket(bucket(5));
     let mut states: [State; N] = std::array::from_fn(|_| State::default());
@@ -207,6 +222,8 @@ fn cases() -> Vec<Case> {
         ("concurrency, deny with 100 000 held", Some(2000), || acquire_of(100_000, 100_000, false)),
         ("concurrency, release with 20 held", None, || release(20)),
         ("concurrency, release with 100 000 held", Some(6000), || release(100_000)),
+        ("fair queue, leave a line of 10", None, || cancel(10)),
+        ("fair queue, leave a line of 100 000", Some(2000), || cancel(100_000)),
         ("plan of 1 token bucket, admit", None, plan::<1>),
         ("plan of 4 token buckets, admit", None, plan::<4>),
         ("plan of 8 token buckets, admit", None, plan::<8>),

@@ -1,7 +1,10 @@
 //! Weighted fair queuing over a number of slots: SFQ(D).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod line;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::line::{Line, Waiting};
 use crate::Timestamp;
 
 /// A tenant's share in proportion to the others'. Never zero.
@@ -118,9 +121,10 @@ fn share(cost: u64, weight: Weight) -> Tag {
 ///   times that. No slot is free while somebody waits.
 /// - Tags are a quantity of work, never of time: capacity a tenant used while nobody else wanted it is
 ///   no debt later, and idleness is no credit. (Tags compared with a clock get both wrong.)
-/// - Cost: O(log tenants) a request. Memory: one record a tenant with work, and one a tenant that was served
-///   beyond v, of which as many are remembered as may wait. (Where new tenants come without end, each with
-///   the right to be served at once, those who come again wait: bound the number of tenants.)
+/// - Time: O(log tenants + log waiting) per call, also for a request that leaves from the middle of its line.
+/// - Memory: one record per tenant with work, and one per tenant that was served beyond v. At most as many of the
+///   latter are remembered as may wait. (Where new tenants come without end, each with the right to be served at
+///   once, tenants that come again wait: bound the number of tenants.)
 ///
 /// ```
 /// use tollgate_core::{Dispatch, FairQueue, Request, Timestamp, Weight};
@@ -155,16 +159,10 @@ pub struct FairQueue<K, T> {
 
 #[derive(Debug)]
 struct Tenant<T> {
-    line: VecDeque<Waiting<T>>,
+    line: Line<T>,
     start: Tag,  // S of the request at the head; without meaning when none waits
     finish: Tag, // F
     running: usize,
-}
-
-#[derive(Debug)]
-struct Waiting<T> {
-    arrival: u64,
-    request: Request<T>,
 }
 
 impl<K: Ord + Clone, T> FairQueue<K, T> {
@@ -277,9 +275,12 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
     /// assert_eq!(queue.cancel(&"alice", ticket), None);
     /// ```
     pub fn cancel(&mut self, tenant: &K, ticket: Ticket) -> Option<T> {
-        let line = &self.tenants.get(tenant)?.line;
-        let place = line.binary_search_by_key(&ticket.0, |waiting| waiting.arrival).ok()?;
-        let cancelled = self.edit(tenant, |record, _| record.line.remove(place))?;
+        let record = self.tenants.get_mut(tenant)?;
+        let cancelled = match record.line.front().is_some_and(|head| head.arrival == ticket.0) {
+            true => self.edit(tenant, |record, _| record.line.pop_front())?,
+            // The head stays, so the tenant's place among the heads does too.
+            false => record.line.remove(ticket.0)?,
+        };
         self.waiting -= 1;
         self.rest();
         Some(cancelled.request.item)
@@ -362,12 +363,12 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
     /// Changes a tenant's record, and puts it where it then belongs: among the heads if it has work
     /// waiting, among those ahead if it was served beyond v, nowhere otherwise.
     fn edit<R>(&mut self, tenant: &K, change: impl FnOnce(&mut Tenant<T>, &mut Tag) -> R) -> R {
-        let mut record = self.tenants.remove(tenant).unwrap_or_default();
+        let record = self.tenants.entry(tenant.clone()).or_default();
         match record.line.front() {
             Some(head) => self.heads.remove(&(record.start, head.arrival, tenant.clone())),
             None => self.ahead.remove(&(record.finish, tenant.clone())),
         };
-        let result = change(&mut record, &mut self.virtual_time);
+        let result = change(record, &mut self.virtual_time);
         if let Some(head) = record.line.front() {
             // v never passes the tag of a head, so one that is already tagged keeps its tag here,
             // unless F has been corrected.
@@ -375,11 +376,11 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
             self.heads.insert((record.start, head.arrival, tenant.clone()));
         } else if record.running == 0 {
             if record.finish <= self.virtual_time {
-                return result;
+                self.tenants.remove(tenant);
+            } else {
+                self.ahead.insert((record.finish, tenant.clone()));
             }
-            self.ahead.insert((record.finish, tenant.clone()));
         }
-        self.tenants.insert(tenant.clone(), record);
         result
     }
 
@@ -403,7 +404,7 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
 
 impl<T> Default for Tenant<T> {
     fn default() -> Self {
-        Self { line: VecDeque::new(), start: 0, finish: 0, running: 0 }
+        Self { line: Line::default(), start: 0, finish: 0, running: 0 }
     }
 }
 
