@@ -3,6 +3,8 @@
 //! `tollgate:{acme}:per-user:t:acme:42` is the token bucket of limit `per-user` for tenant `acme` and user `42`. What stands
 //! in braces decides which server of a cluster has it.
 
+use smallvec::SmallVec;
+use tollgate_core::AlgorithmKind;
 use tollgate_policy::Ask;
 
 /// All keys begin so, which is what an ACL grants.
@@ -25,11 +27,22 @@ pub(crate) fn write_key(ask: &Ask<'_>, key: &mut Vec<u8>) {
     key.extend_from_slice(b"}:");
     escape(ask.limit.as_bytes(), key);
     key.push(b':');
-    key.push(ask.rule.kind().letter());
+    key.extend_from_slice(&form(ask.rule.kind()));
     for part in &ask.key {
         key.push(b':');
         escape(part, key);
     }
+}
+
+/// The part of a key that names its algorithm and the form of its state.
+///
+/// Earlier builds kept permits under `p`, with one member per unit of cost. Nothing reads those keys; they expire with their leases.
+pub(crate) fn form(kind: AlgorithmKind) -> SmallVec<[u8; 2]> {
+    let mut form = SmallVec::from_slice(&[kind.letter()]);
+    if kind == AlgorithmKind::Concurrency {
+        form.push(b'2');
+    }
+    form
 }
 
 /// Appends a text in which nothing can be taken for the border of a part or of a tag.

@@ -383,9 +383,12 @@ fn permits_are_held_as_the_rule_does() {
 }
 
 async fn compare_permits(store: &RedisStore, random: &mut Random, key: u64, steps: usize) {
+    // Every third key has large limits and costs of any size.
+    let is_large = key.is_multiple_of(3);
     let rules: [Concurrency; 2] = std::array::from_fn(|_| {
         let lease = Duration::from_micros(random.log_uniform(1, 2_000_000));
-        Concurrency::new(random.log_uniform(1, 30), Some(lease)).unwrap()
+        let most = if is_large { 100_000 } else { 30 };
+        Concurrency::new(random.log_uniform(1, most), Some(lease)).unwrap()
     });
     let (mut state, mut held): (Permits, Vec<(PermitId, StoredPermit)>) = Default::default();
     let (mut clock, mut due) = (Clock { now: 10_000_000, newest: 10_000_000 }, None);
@@ -401,7 +404,10 @@ async fn compare_permits(store: &RedisStore, random: &mut Random, key: u64, step
             assert_eq!(released, rule.release(&mut state, id, now), "step {step}");
             continue;
         }
-        let cost = *random.pick(&[0, 1, 1, 1, 2, rule.capacity(), rule.capacity() + 1]);
+        let cost = match is_large && random.chance(4, 5) {
+            true => random.log_uniform(1, rule.capacity()),
+            false => *random.pick(&[0, 1, 1, 1, 2, rule.capacity(), rule.capacity() + 1]),
+        };
         let ask = Ask {
             limit: "in-flight".into(),
             key: std::iter::once(key.as_bytes()).collect(),

@@ -1,11 +1,16 @@
--- Gives back the places of a permit. KEYS: its limit. ARGV: now, the id, how many places.
--- Answers whether it was still held.
-local score = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[2] .. ':1'))
-if not score then return 0 end
-local newest = tonumber(redis.call('ZSCORE', KEYS[1], 'newest')) - 4503599627370496
-for first = 1, tonumber(ARGV[3]), 1000 do
-  local places = {}
-  for i = first, math.min(first + 999, tonumber(ARGV[3])) do places[#places + 1] = ARGV[2] .. ':' .. i end
-  redis.call('ZREM', KEYS[1], unpack(places))
+-- Releases a permit. KEYS: its limit. ARGV: now, the ID, the cost. concurrency.lua describes the state.
+-- Returns 1 if the permit was held until now, else 0.
+local members, rest, exponent, scale, lowest = {}, tonumber(ARGV[3]), 0, 1, nil
+while rest > 0 do
+  local bit = rest % 2
+  if bit == 1 then
+    members[#members + 1] = ARGV[2] .. '/' .. exponent
+    lowest = lowest or scale
+  end
+  rest, exponent, scale = (rest - bit) / 2, exponent + 1, scale * 9007199254740992
 end
-return score > math.max(now, newest) and 1 or 0
+local score = tonumber(redis.call('ZSCORE', KEYS[1], members[1]))
+if not score then return 0 end
+local newest = -tonumber(redis.call('ZSCORE', KEYS[1], 'newest'))
+redis.call('ZREM', KEYS[1], unpack(members))
+return score / lowest > math.max(now, newest) and 1 or 0

@@ -8,11 +8,11 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
-use tollgate_core::Action;
+use tollgate_core::{Action, AlgorithmKind};
 use tollgate_policy::{StoredPermit, Unavailable};
 
 use super::Inner;
-use crate::key::PREFIX;
+use crate::key::{PREFIX, form};
 use crate::numbers::MOST_PLACES;
 use crate::request::{Prepared, Texts};
 
@@ -39,7 +39,7 @@ impl Default for Permits {
 
 impl Permits {
     /// A name that no other permit has, and that nobody can guess who has another: whoever knows it may give the permit back.
-    /// Those of other processes have other secrets. It is short, since every place is kept under it.
+    /// Those of other processes have other secrets. It is short, since a permit of a large cost is stored under it several times.
     pub(super) fn next(&self) -> String {
         let number = self.given.fetch_add(1, Ordering::Relaxed);
         format!("{number:x}-{:016x}", self.secret.hash_one(number))
@@ -105,21 +105,20 @@ impl Inner {
     }
 }
 
-/// Whether a store may have given such a permit. Whoever brings one back might name any key of the server, or so many
-/// places that it would have time for nobody else.
+/// Whether a store may have given such a permit. A caller that releases one could otherwise name any key of the server.
 pub fn is_permit(permit: &StoredPermit) -> bool {
     is_key_of_places(&permit.key) && std::str::from_utf8(&permit.id).is_ok_and(is_id)
 }
 
-/// `tollgate:{tag}:limit:p` and the parts of the key, as `key` writes it for a concurrency limit.
+/// `tollgate:{tag}:limit:p2` and the parts of the key, as `write_key` writes it for a concurrency limit.
 fn is_key_of_places(key: &[u8]) -> bool {
     let Some(name) = key.strip_prefix(PREFIX) else { return false };
     let mut parts = name.split(|byte| *byte == b':');
     let tag = parts.next().and_then(|tag| tag.strip_prefix(b"{")?.strip_suffix(b"}"));
-    tag.is_some_and(|tag| !tag.is_empty()) && parts.nth(1) == Some(b"p")
+    tag.is_some_and(|tag| !tag.is_empty()) && parts.nth(1) == Some(&form(AlgorithmKind::Concurrency))
 }
 
-/// Which permit of its process, what nobody can guess, and how many places it has: `2a-0123456789abcdef*1`.
+/// The number of the permit in its process, a part that nobody can guess, and the cost: `2a-0123456789abcdef*1`.
 fn is_id(id: &str) -> bool {
     let Some((name, places)) = id.rsplit_once('*') else { return false };
     !name.is_empty()
@@ -140,15 +139,16 @@ mod tests {
     #[test]
     fn only_what_a_store_gives_is_a_permit() {
         let id = "2a-0123456789abcdef*1";
-        let key = "tollgate:{acme}:in-flight:p:acme";
+        let key = "tollgate:{acme}:in-flight:p2:acme";
         for (key, id, expected) in [
             (key, id, true),
-            ("tollgate:{_}:in-flight:p", "2a-0123456789abcdef*100000", true),
-            ("tollgate:{a%3Ab}:in%20flight:p:a%3Ab:é:", id, true),
+            ("tollgate:{_}:in-flight:p2", "2a-0123456789abcdef*100000", true),
+            ("tollgate:{a%3Ab}:in%20flight:p2:a%3Ab:é:", id, true),
             ("sessions", id, false),
             ("tollgate:nodes", id, false),
             ("tollgate:{acme}:per-user:t:acme", id, false), // of another algorithm
-            ("tollgate:{}:in-flight:p", id, false),
+            ("tollgate:{acme}:in-flight:p:acme", id, false), // of an earlier version: its lease ends it
+            ("tollgate:{}:in-flight:p2", id, false),
             ("tollgate:{acme}:in-flight", id, false),
             ("", id, false),
             (key, "", false),

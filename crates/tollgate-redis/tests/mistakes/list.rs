@@ -244,4 +244,25 @@ pub(crate) const REDIS: &[Mistake] = &[
         wrong: "(Action::Hold, false) => Action::Peek,",
         caught_by: "store::dropped_holds::a_hold_whose_caller_leaves_keeps_no_slot",
     },
+    Mistake {
+        what: "counting each power of two in a permit's cost as one",
+        file: "crates/tollgate-redis/src/scripts/concurrency.lua",
+        right: "in_flight = in_flight + weight * (count - over)",
+        wrong: "in_flight = in_flight + (count - over)",
+        caught_by: "same_as_core::permits_are_held_as_the_rule_does",
+    },
+    Mistake {
+        what: "reporting the wait until a later lease ends than the one that makes room",
+        file: "crates/tollgate-redis/src/scripts/concurrency.lua",
+        right: "if is_enough then frees, widest.to = ends, middle end",
+        wrong: "if is_enough then frees, widest.to = math.max(frees, ends), middle end",
+        caught_by: "same_as_core::permits_are_held_as_the_rule_does",
+    },
+    Mistake {
+        what: "releasing only one of a permit's members",
+        file: "crates/tollgate-redis/src/scripts/release.lua",
+        right: "redis.call('ZREM', KEYS[1], unpack(members))",
+        wrong: "redis.call('ZREM', KEYS[1], members[1])",
+        caught_by: "store::permits::a_permit_of_any_cost_takes_few_commands_and_members",
+    },
 ];

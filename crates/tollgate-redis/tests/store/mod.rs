@@ -6,6 +6,7 @@ mod dropped_holds;
 mod expiry;
 mod named_twice;
 mod numbers;
+mod permits;
 mod reduced_rates;
 mod shadow_of_a_key;
 
