@@ -26,7 +26,7 @@
 //! | a count in *any* span of the window, exactly | [`SlidingLog`] | 32 bytes, and 8 an admitted unit, at most the limit of them |
 //! | the same, nearly, for many keys | [`SlidingCounter`] | 40 bytes, and 8 a sub-window above one |
 //! | a base rate with saved-up bursts at a higher one | [`BurstCredits`] | 16 bytes |
-//! | requests in flight | [`Concurrency`] | 40 bytes, and 32 a permit |
+//! | requests in flight | [`Concurrency`] | 40 bytes, and 32 per permit, or 56 where more than 64 are held |
 //!
 //! [`decide_all`] charges several limits or none. [`FairQueue`] shares slots by weight.
 //! [`adaptive`] moves limits with the load.

@@ -150,15 +150,6 @@ pub fn lane(name: Name, limit: Limit, start: u64) -> Result<Box<dyn Lane>, RuleE
     })
 }
 
-/// A token bucket of its own numbers.
-///
-/// # Errors
-///
-/// When they make no rule.
-pub fn token_bucket(rate: Rate, burst: u64) -> Result<Box<dyn Lane>, RuleError> {
-    Ok(Box::new(States::new(TokenBucket::new(rate, burst)?)))
-}
-
 /// A rule, and the states of clients by number.
 struct States<A: Algorithm> {
     rule: A,
