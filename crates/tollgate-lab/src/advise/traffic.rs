@@ -4,8 +4,11 @@
 //! written when the answer is complete. All requests are kept in memory only if they are few, if they are further out of order, or if they
 //! come through a pipe.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use memchr::memchr;
 use tollgate_policy::{ClientIp, Policy};
 
 use super::Grouping;
@@ -58,12 +61,11 @@ impl Requests {
 struct Numbering<'l> {
     grouping: &'l Grouping,
     client_ip: ClientIp,
-    names: Clients,   // of groups
-    clients: Clients, // by the number of the group and the name of the client
-    group_of: Vec<u32>,
+    names: Clients,                        // of groups
+    clients: Vec<HashMap<Box<[u8]>, u32>>, // by group
+    group_of: Vec<u32>,                    // by client
     key: Option<String>,
     name: Vec<u8>,
-    client: Vec<u8>,
 }
 
 impl Numbering<'_> {
@@ -74,21 +76,24 @@ impl Numbering<'_> {
         if !self.grouping.name(entry, &mut self.name) {
             return None;
         }
-        let group = self.names.number(&self.name);
-        self.client.clear();
-        self.client.extend_from_slice(&group.to_ne_bytes());
-        // As a policy tells them apart, for it is a policy that is suggested. Text without a colon is not an IPv6 address.
+        let is_known = *self.grouping == Grouping::All && !self.names.is_empty();
+        let group = if is_known { 0 } else { self.names.number(&self.name) };
+        // As a policy tells clients apart, for it is a policy that is suggested. Text without a colon is not an IPv6 address.
         let text = String::from_utf8_lossy(entry.client());
-        match key.as_str() {
-            "ip" if text.contains(':') => {
-                self.client.extend_from_slice(client_address(&self.client_ip, &text).as_bytes());
+        let text = match key.as_str() {
+            "ip" if memchr(b':', text.as_bytes()).is_some() => {
+                Cow::from(client_address(&self.client_ip, &text))
             }
-            _ => self.client.extend_from_slice(text.as_bytes()),
-        }
-        let client = self.clients.number(&self.client);
-        if client as usize == self.group_of.len() {
+            _ => text,
+        };
+        let clients = super::entry(&mut self.clients, group);
+        let client = clients.get(text.as_bytes()).copied().unwrap_or_else(|| {
+            let number =
+                u32::try_from(self.group_of.len()).expect("fewer than four thousand million clients");
             self.group_of.push(group);
-        }
+            clients.insert(text.as_bytes().into(), number);
+            number
+        });
         Some(Event { at: entry.at, cost: entry.cost.unwrap_or(1), client })
     }
 }
@@ -135,11 +140,10 @@ impl<'l> Traffic<'l> {
             grouping,
             client_ip: Policy::default().identity.client_ip,
             names: Clients::default(),
-            clients: Clients::default(),
+            clients: Vec::new(),
             group_of: Vec::new(),
             key: None,
             name: Vec::new(),
-            client: Vec::new(),
         };
         Self { logs, passes, made: 0, numbering, first: None, reorder: Reorder::default(), sorted: None }
     }
