@@ -29,7 +29,7 @@ pub(crate) struct CompiledPolicy {
     pub(crate) headers: HeaderTable,
     pub(super) tier_names: Vec<String>,
     default_tier: TierId,
-    tenants: HashMap<String, CompiledTenant>,
+    tenants: Vec<CompiledTenant>, // as in the policy
     costs: Vec<(Conditions, u64)>,
     pub(crate) limits: Vec<CompiledLimit>,
     pub(crate) by_attributes: Vec<u32>, // those that are not found by an Envoy descriptor
@@ -91,7 +91,7 @@ impl CompiledPolicy {
                 .map(|cost| (Conditions::new(&cost.applies_to, &names), cost.cost))
                 .collect(),
             default_tier: None,
-            tenants: HashMap::new(),
+            tenants: Vec::new(),
             limits: Vec::new(),
             by_attributes: (0..)
                 .zip(&policy.limits)
@@ -141,7 +141,7 @@ impl CompiledPolicy {
 
     /// What a tenant is entitled to, as the policy has it.
     pub(crate) fn standing(&self, tenant: Option<&str>) -> TenantNumbers<'_> {
-        match tenant.and_then(|tenant| self.tenants.get(tenant)) {
+        match tenant.and_then(|tenant| self.policy.tenants.place(tenant)).map(|place| &self.tenants[place]) {
             Some(tenant) => TenantNumbers { tier: tenant.tier.or(self.default_tier), own: &tenant.own },
             None => TenantNumbers { tier: self.default_tier, own: &[] },
         }
@@ -173,12 +173,13 @@ impl CompiledPolicy {
     ) {
         let limits: HashMap<String, usize> =
             (0..).zip(&self.limits).map(|(i, limit)| (limit.policy.name.clone(), i)).collect();
-        let mut tenants = HashMap::with_capacity(self.policy.tenants.len());
-        for (name, tenant) in &self.policy.tenants {
-            let shed = self.shed_of(tenant.tier.as_deref().or(self.policy.default_tier.as_deref()));
+        let policy = Arc::clone(&self.policy);
+        self.tenants.reserve_exact(policy.tenants.len());
+        for tenant in policy.tenants.values() {
+            let shed = self.shed_of(tenant.tier.as_deref().or(policy.default_tier.as_deref()));
             let tier = tenant.tier.as_deref().and_then(|tier| self.tier(tier));
-            let mut own: Vec<(usize, NumbersId)> = Vec::with_capacity(tenant.limits.len());
-            for (name, rule) in &tenant.limits {
+            let mut own: Vec<(usize, NumbersId)> = Vec::new();
+            for (name, rule) in tenant.limits.iter() {
                 let Some(limit) = limits.get(name).map(|&i| &mut self.limits[i]) else { continue };
                 let is_blocked = limit.policy.has_blocked_descriptor() || tenant.is_blocked(name);
                 let numbers = OwnNumbers { rule: *rule, is_blocked, shed };
@@ -186,9 +187,8 @@ impl CompiledPolicy {
                 own.push((limit.number, limit.add_own(numbers, had, local)));
             }
             own.sort_unstable();
-            tenants.insert(name.clone(), CompiledTenant { tier, own: own.into() });
+            self.tenants.push(CompiledTenant { tier, own: own.into() });
         }
-        self.tenants = tenants;
     }
 
     /// How hard adaptive rates press the tenants of a tier, or those without one.

@@ -86,24 +86,11 @@ impl ReadLimit {
         }
     }
 
-    /// The rule of a tenant with numbers of its own. Its tier has the numbers that it leaves out, then the limit.
-    pub(super) fn tenant_rule(
-        &self,
-        reader: &Reader<'_>,
-        node: &Node,
-        tier: Option<&str>,
-    ) -> Option<(Rule, Numbers)> {
-        let template = match self {
+    /// How its rules are made. None where it has no algorithm.
+    pub(super) fn template(&self) -> Option<&RuleTemplate> {
+        match self {
             Self::Valid(limit) => Some(&limit.template),
             Self::Faulty(limit) => limit.template.as_ref(),
-        };
-        match template {
-            Some(template) => template.rule_of(reader, node, template.numbers_of(tier)),
-            None => {
-                let section = reader.section(node, keys::NUMBERS)?;
-                Numbers::read(reader, None, &section);
-                None
-            }
         }
     }
 }
@@ -209,7 +196,7 @@ impl Limit {
     ) -> HashMap<String, Rule> {
         let mut rules = HashMap::new();
         for (tier, name, node) in section.get("tiers").map_or(Vec::new(), |node| reader.named(node)) {
-            if !tiers.contains(&tier) {
+            if tiers.binary_search(&tier).is_err() {
                 let fault = Fault::new(name.span.clone(), format!("unknown tier `{tier}`"));
                 reader
                     .fault(fault.help(format!("the tiers are {}", quoted(tiers.iter().map(String::as_str)))));
@@ -220,7 +207,7 @@ impl Limit {
                 }
                 continue;
             };
-            if let Some((rule, numbers)) = template.rule_of(reader, node, &template.numbers) {
+            if let Some((rule, _, numbers)) = template.rule_of(reader, node, &template.numbers) {
                 rules.insert(tier.clone(), rule);
                 template.tier_numbers.insert(tier, numbers);
             }
@@ -487,12 +474,25 @@ impl RuleTemplate {
         tier.and_then(|tier| self.tier_numbers.get(tier)).unwrap_or(&self.numbers)
     }
 
-    /// The rule of a tier or a tenant: `base` has the numbers that it leaves out.
-    fn rule_of(&self, reader: &Reader<'_>, node: &Node, base: &Numbers) -> Option<(Rule, Numbers)> {
+    /// The rule of a tier or a tenant, the numbers that are written for it, and all of its numbers: `base` has those that it leaves
+    /// out.
+    fn rule_of(&self, reader: &Reader<'_>, node: &Node, base: &Numbers) -> Option<(Rule, Numbers, Numbers)> {
         let section = reader.section(node, keys::NUMBERS)?;
-        let numbers = Numbers::read(reader, Some(self.algorithm), &section).or(base);
+        let own = Numbers::read(reader, Some(self.algorithm), &section);
+        let numbers = own.or(base);
         let rule = self.rule(reader, &numbers, Some(base), &section)?;
-        Some((rule, numbers))
+        Some((rule, own, numbers))
+    }
+
+    /// The rule of a tenant with numbers of its own, these numbers alone, and all of its numbers. Its tier has the numbers that it
+    /// leaves out, then the limit.
+    pub(super) fn tenant_rule(
+        &self,
+        reader: &Reader<'_>,
+        node: &Node,
+        tier: Option<&str>,
+    ) -> Option<(Rule, Numbers, Numbers)> {
+        self.rule_of(reader, node, self.numbers_of(tier))
     }
 
     /// The rule that numbers make. What is wrong with `base` already is not reported again.

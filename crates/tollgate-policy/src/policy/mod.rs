@@ -11,11 +11,13 @@ mod numbers;
 mod sent_rule;
 mod settings;
 mod store;
+mod tenants;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::Path;
 
-use tollgate::{Rule, Weight};
+use tollgate::Weight;
 
 pub use self::checks::Change;
 pub use self::descriptor::{Descriptor, Entry, Envoy, Uncounted};
@@ -25,12 +27,13 @@ use self::limit::ReadLimit;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;
 pub(crate) use self::matching::{Condition, Pattern};
-use self::numbers::Numbers;
 pub(crate) use self::sent_rule::sent_rule;
 pub use self::settings::{
     AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, UpstreamHeaders, XRateLimit,
 };
 pub use self::store::{MaxBytes, Memory, Redis, RedisTls, Sentinel, StoreSettings};
+pub use self::tenants::{OwnLimits, Tenant, Tenants};
+use self::tenants::{TenantReader, known_limits};
 use crate::environment_values::EnvironmentValues;
 use crate::fault::{Fault, Faults};
 use crate::keys;
@@ -61,7 +64,7 @@ pub struct Policy {
     /// The tier of tenants that have none.
     pub default_tier: Option<String>,
     /// Tenants that differ from the rest, by name.
-    pub tenants: HashMap<String, Tenant>,
+    pub tenants: Tenants,
     /// What requests cost: the first that matches.
     pub costs: Vec<Cost>,
     /// The limits, in the order they are told.
@@ -87,30 +90,6 @@ pub struct Tier {
     pub weight: Weight,
     /// How hard adaptive rates press.
     pub shed: u8,
-}
-
-/// A tenant that differs from the rest.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tenant {
-    /// Its tier, if not the default one.
-    pub tier: Option<String>,
-    /// Its share in the fair queue, if not its tier's.
-    pub weight: Option<Weight>,
-    /// Rules of its own, by limit.
-    pub limits: HashMap<String, Rule>,
-    numbers: HashMap<String, Numbers>,
-}
-
-impl Tenant {
-    /// The numbers of its own that it has of a limit, each with its name, as the file would have them.
-    pub fn numbers(&self, limit: &str) -> Vec<(&'static str, String)> {
-        self.numbers.get(limit).map_or(Vec::new(), Numbers::pairs)
-    }
-
-    /// Whether nothing passes with its own numbers of a limit, because they have `limit: 0`. The rule says nothing of it.
-    pub fn is_blocked(&self, limit: &str) -> bool {
-        self.numbers.get(limit).is_some_and(Numbers::is_blocked)
-    }
 }
 
 /// What some requests cost.
@@ -164,7 +143,10 @@ impl Policy {
         let (tiers, tier_names) = Self::tiers(reader, &section);
         let default_tier = get("default_tier").and_then(|node| known_tier(reader, node, &tier_names));
         let (limits, descriptors) = Self::limits(reader, &section, &tier_names);
-        let tenants = Self::tenants(reader, &section, &tier_names, default_tier.as_deref(), &limits);
+        let tenants = get("tenants").map_or_else(Tenants::default, |node| {
+            let limits = known_limits(&limits);
+            TenantReader::new(&tier_names, default_tier.as_deref(), limits).tenants(reader, node)
+        });
         let (listen, hosts) = get("listen").and_then(|node| Listen::read(reader, node)).unzip();
         let policy = Self {
             listen,
@@ -192,7 +174,7 @@ impl Policy {
         Some(policy)
     }
 
-    /// The tiers, and the names of all, also of those with faults.
+    /// The tiers, and the names of all in order, also of those with faults.
     fn tiers(reader: &Reader<'_>, section: &Section<'_>) -> (HashMap<String, Tier>, Vec<String>) {
         let tiers = section.get("tiers").map_or(Vec::new(), |node| reader.named(node));
         let tier = |(name, _, node): (String, &Node, &Node)| {
@@ -251,39 +233,6 @@ impl Policy {
             }
         }
         (limits, uncounted)
-    }
-
-    fn tenants(
-        reader: &Reader<'_>,
-        section: &Section<'_>,
-        tiers: &[String],
-        default_tier: Option<&str>,
-        limits: &[ReadLimit],
-    ) -> HashMap<String, Tenant> {
-        let tenant = |(name, _, node): (String, &Node, &Node)| {
-            let section = reader.section(node, keys::TENANT)?;
-            let tier = section.get("tier").and_then(|node| known_tier(reader, node, tiers));
-            let in_tier = tier.as_deref().or(default_tier);
-            let (mut own, mut numbers) = (HashMap::new(), HashMap::new());
-            for (limit, key, node) in section.get("limits").map_or(Vec::new(), |node| reader.named(node)) {
-                let Some(found) = limits.iter().find(|known| known.name() == Some(&limit)) else {
-                    let names = || limits.iter().filter_map(ReadLimit::name);
-                    let fault = Fault::new(key.span.clone(), format!("unknown limit `{limit}`"));
-                    reader.fault(fault.help(match nearest(&limit, names()) {
-                        Some(nearest) => format!("did you mean `{nearest}`?"),
-                        None => format!("the limits are {}", quoted(names())),
-                    }));
-                    continue;
-                };
-                if let Some((rule, told)) = found.tenant_rule(reader, node, in_tier) {
-                    own.insert(limit.clone(), rule);
-                    numbers.insert(limit, told);
-                }
-            }
-            Some((name, Tenant { tier, weight: weight(reader, &section), limits: own, numbers }))
-        };
-        let tenants = section.get("tenants").map_or(Vec::new(), |node| reader.named(node));
-        tenants.into_iter().filter_map(tenant).collect()
     }
 
     fn costs(reader: &Reader<'_>, section: &Section<'_>) -> Vec<Cost> {
@@ -356,15 +305,20 @@ fn weight(reader: &Reader<'_>, section: &Section<'_>) -> Option<Weight> {
 
 fn known_tier(reader: &Reader<'_>, node: &Node, tiers: &[String]) -> Option<String> {
     let tier = reader.text(node)?;
-    if !tiers.contains(&tier) {
-        let fault = Fault::new(node.span.clone(), format!("unknown tier `{tier}`"));
-        reader.fault(fault.help(match nearest(&tier, tiers.iter().map(String::as_str)) {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => format!("the tiers are {}", quoted(tiers.iter().map(String::as_str))),
-        }));
+    if tiers.binary_search(&tier).is_err() {
+        reader.fault(unknown_tier(node.span.clone(), &tier, tiers));
         return None;
     }
     Some(tier)
+}
+
+fn unknown_tier(span: Range<usize>, tier: &str, tiers: &[String]) -> Fault {
+    let names = || tiers.iter().map(String::as_str);
+    let fault = Fault::new(span, format!("unknown tier `{tier}`"));
+    fault.help(match nearest(tier, names()) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("the tiers are {}", quoted(names())),
+    })
 }
 
 #[cfg(test)]

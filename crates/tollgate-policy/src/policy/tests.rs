@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, SlidingCounter,
+    Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule, SlidingCounter,
     SlidingLog, TokenBucket,
 };
 
