@@ -74,6 +74,11 @@ pub(crate) const POLICY: &[Key] = &[
     key("default_tier", Text, "The tier of tenants that have none."),
     key("tenants", Named(&Section(TENANT)), "Tenants that differ from the rest."),
     key(
+        "tenants_file",
+        Text,
+        "A file with more tenants: one `tenant,tier` per line, which may go on with `,limit:field=value`.",
+    ),
+    key(
         "costs",
         List(&Section(COST)),
         "What requests cost: the first that matches, else 1. A cost sent by the caller wins.",

@@ -39,8 +39,9 @@ pub use path::{has_detours, normal_path};
 pub use policy::{
     Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Descriptor, Entry, Envoy, FairQueue,
     Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, MaxBytes, Memory, MinRate, OnError,
-    OwnLimits, Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tenants, Tier,
-    Timeouts, Tls, Trust, Uncounted, UnusableFile, UpstreamHeaders, WhenMissing, Work, XRateLimit,
+    OwnLimits, Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tenants,
+    TenantsFileError, Tier, Timeouts, Tls, Trust, Uncounted, UnusableFile, UpstreamHeaders, WhenMissing,
+    Work, XRateLimit,
 };
 pub use problem::{PROBLEM_JSON, problem, problem_with_detail};
 pub use reply::{Seconds, write_reply, write_throttle_reply};

@@ -40,6 +40,11 @@ impl<'a> Reader<'a> {
         faults
     }
 
+    /// How many faults there are so far.
+    pub(crate) fn fault_count(&self) -> usize {
+        self.faults.borrow().len()
+    }
+
     /// Notes a fault. It shows the file's own text, and no value of the environment.
     pub(crate) fn fault(&self, fault: Fault) {
         let expansions = self.expansions.borrow();

@@ -130,7 +130,7 @@ pub enum TenantError {
     },
     /// The most tenants have already been given a tier at run time.
     #[error(
-        "{MOST_LIVE_TENANTS} tenants have been given a tier at run time, and that is the most: write them in the policy file"
+        "{MOST_LIVE_TENANTS} tenants have a tier that was set at run time, and that is the most: write more tiers into the `tenants_file`"
     )]
     TooMany,
 }
@@ -266,7 +266,10 @@ impl Engine {
         let (before, adaptive_rates) = (self.compiled.load_full(), policy.adaptive_rates);
         let compiled =
             CompiledPolicy::new(policy, Some(&before), &self.limiter, &mut changing.numbers, self.local());
-        self.live.write().retain(|_, tier| compiled.tier(tier).is_some());
+        // A line of the tenants file that has changed wins over a tier that was set before.
+        let has_other_line =
+            |tenant: &str| compiled.policy.tenants.has_other_line(tenant, &before.policy.tenants);
+        self.live.write().retain(|tenant, tier| compiled.tier(tier).is_some() && !has_other_line(tenant));
         let gone = changing.numbers.remove_gone(&compiled);
         self.compiled.store(Arc::new(compiled));
         changing.replaced.push_back(ReplacedPolicy { compiled: before, gone });
@@ -301,8 +304,8 @@ impl Engine {
         }
     }
 
-    /// Gives a tenant a tier, until it is given another or the process ends. Limits that the tenant has numbers of its
-    /// own for stay as they are.
+    /// Sets the tier of a tenant, until it is set again, a reload finds another line for the tenant in the tenants file, or the
+    /// process ends. Limits that the tenant has numbers of its own for stay as they are.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ pub fn import_envoy(files: &[(PathBuf, String)], count_denied: bool) -> Result<E
         import.warnings.extend(found.warnings);
         if !found.faults.is_empty() {
             let file = path.display().to_string();
-            wrong.push(Faults { file, source: source.clone(), faults: found.faults });
+            wrong.push(Faults { file, source: source.clone(), faults: found.faults, line_numbers: None });
         }
     }
     if !wrong.is_empty() {
@@ -86,6 +86,7 @@ fn too_long(files: &[(PathBuf, String)]) -> Vec<Faults> {
         file: path.display().to_string(),
         source: source.clone(),
         faults: vec![fault],
+        line_numbers: None,
     });
     faults.into_iter().collect()
 }

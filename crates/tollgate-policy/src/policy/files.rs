@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use super::{Policy, StoreSettings};
+use super::{Policy, StoreSettings, tenants_file};
 
 /// A file that the policy names and that `tollgate serve` would refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ enum Purpose {
     PrivateKey,
     /// It is appended to, and created where it is missing.
     Record,
+    /// Tenants. [`Policy::read_tenants_file`] finds what is wrong with its lines.
+    Tenants,
 }
 
 /// The most bytes of a file that are looked at: chains of certificates take a few kilobytes.
@@ -66,6 +68,7 @@ impl Policy {
         add("tls.key_file", self.tls.as_ref().map(|tls| &tls.key_file), Purpose::PrivateKey);
         add("resp_password_file", self.resp_password_file.as_ref(), Purpose::Password);
         add("admin.token_file", self.admin_token_file.as_ref(), Purpose::Token);
+        add("tenants_file", self.tenants_file.as_ref(), Purpose::Tenants);
         add("record.path", self.record.as_ref().map(|record| &record.path), Purpose::Record);
         if let StoreSettings::Redis(redis) = &self.store {
             let (password, tls) = (redis.password_file.as_ref(), redis.tls.as_ref());
@@ -85,6 +88,9 @@ impl Policy {
 
 fn look_at(path: &Path, purpose: Purpose) -> Result<(), String> {
     let refused = |error: io::Error| error.to_string();
+    if purpose == Purpose::Tenants {
+        return tenants_file::open(path).map(|_| ());
+    }
     let metadata = match fs::metadata(path) {
         Err(error) if purpose == Purpose::Record && error.kind() == io::ErrorKind::NotFound => {
             return require_directory(path);

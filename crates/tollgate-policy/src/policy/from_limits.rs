@@ -99,7 +99,12 @@ impl Policy {
         }
         match source.faults.is_empty() {
             true => Ok(Self { limits, ..Self::default() }),
-            false => Err(Faults { file: "limits".to_owned(), source: source.text, faults: source.faults }),
+            false => Err(Faults {
+                file: "limits".to_owned(),
+                source: source.text,
+                faults: source.faults,
+                line_numbers: None,
+            }),
         }
     }
 }

@@ -12,6 +12,7 @@ mod sent_rule;
 mod settings;
 mod store;
 mod tenants;
+mod tenants_file;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -34,6 +35,7 @@ pub use self::settings::{
 pub use self::store::{MaxBytes, Memory, Redis, RedisTls, Sentinel, StoreSettings};
 pub use self::tenants::{OwnLimits, Tenant, Tenants};
 use self::tenants::{TenantReader, known_limits};
+pub use self::tenants_file::TenantsFileError;
 use crate::environment_values::EnvironmentValues;
 use crate::fault::{Fault, Faults};
 use crate::keys;
@@ -63,8 +65,10 @@ pub struct Policy {
     pub tiers: HashMap<String, Tier>,
     /// The tier of tenants that have none.
     pub default_tier: Option<String>,
-    /// Tenants that differ from the rest, by name.
+    /// Tenants that differ from the rest, by name: those of the policy file and those of the tenants file.
     pub tenants: Tenants,
+    /// A file with more tenants.
+    pub tenants_file: Option<String>,
     /// What requests cost: the first that matches.
     pub costs: Vec<Cost>,
     /// The limits, in the order they are told.
@@ -102,26 +106,53 @@ pub struct Cost {
 }
 
 impl Policy {
-    /// Reads a policy from the text of a file, whose name is for messages and for paths that are relative to it.
+    /// Reads a policy from the text of a file, and the tenants file that it names. The name of the file is for messages, and
+    /// relative paths are relative to it.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it.
+    /// All that is wrong with the policy file, or else with the tenants file.
     pub fn read(file: &Path, source: &str) -> Result<Self, Faults> {
         Self::read_with(file, source, &|name| std::env::var(name).ok())
     }
 
-    /// [`read`](Self::read), with what `${NAME}` stands for told by `environment`.
+    /// [`read`](Self::read), with the values of `${NAME}` from `environment`.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it.
+    /// As [`read`](Self::read).
     pub fn read_with(
         file: &Path,
         source: &str,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Faults> {
-        let faults = |faults| Faults { file: file.display().to_string(), source: source.to_owned(), faults };
+        let (mut policy, tenants_file) = Self::read_text(file, source, environment)?;
+        match policy.read_tenants_file() {
+            Ok(()) => Ok(policy),
+            Err(TenantsFileError::Faults(faults)) => Err(faults),
+            Err(TenantsFileError::Unusable(unusable)) => {
+                let fault = Fault::new(tenants_file, format!("{}: {}", unusable.path, unusable.error));
+                Err(Self::faults_of(file, source, vec![fault]))
+            }
+        }
+    }
+
+    /// [`read`](Self::read) without the tenants file. [`read_tenants_file`](Self::read_tenants_file) reads it.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with the policy file.
+    pub fn read_without_tenants_file(file: &Path, source: &str) -> Result<Self, Faults> {
+        Self::read_text(file, source, &|name| std::env::var(name).ok()).map(|(policy, _)| policy)
+    }
+
+    /// The policy of a text, and where it names the tenants file.
+    fn read_text(
+        file: &Path,
+        source: &str,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Self, Range<usize>), Faults> {
+        let faults = |faults| Self::faults_of(file, source, faults);
         let node = yaml::parse(source).map_err(|fault| faults(vec![fault]))?;
         if let Some(fault) = yaml::config_map_fault(&node).or_else(|| yaml::envoy_file_fault(&node)) {
             return Err(faults(vec![fault]));
@@ -131,9 +162,17 @@ impl Policy {
         let environment_values = reader.environment_values();
         let found = reader.into_faults();
         match policy {
-            Some(policy) if found.is_empty() => Ok(Self { environment_values, ..policy }),
+            Some(policy) if found.is_empty() => {
+                let tenants_file = node.get("tenants_file").map_or(0..0, |node| node.span.clone());
+                Ok((Self { environment_values, ..policy }, tenants_file))
+            }
             _ => Err(faults(found)),
         }
+    }
+
+    fn faults_of(file: &Path, source: &str, faults: Vec<Fault>) -> Faults {
+        let file = file.display().to_string();
+        Faults { file, source: source.to_owned(), faults, line_numbers: None }
     }
 
     fn from_node(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
@@ -159,6 +198,7 @@ impl Policy {
                 .map_or_else(StoreSettings::default, |node| StoreSettings::read(reader, node, file)),
             identity: get("identity").map_or_else(Identity::default, |node| Identity::read(reader, node)),
             tenants,
+            tenants_file: get("tenants_file").and_then(path),
             costs: Self::costs(reader, &section),
             descriptors,
             envoy: get("envoy").map_or_else(Envoy::default, |node| Envoy::read(reader, node)),

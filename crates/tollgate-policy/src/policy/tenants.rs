@@ -37,6 +37,7 @@ pub struct Tenant {
     pub weight: Option<Weight>,
     /// Rules of its own, by limit.
     pub limits: OwnLimits,
+    pub(super) is_in_file: bool, // whether it is a line of the tenants file
 }
 
 /// The rules that a tenant has of its own, by limit. Tenants with equal numbers share them.
@@ -49,6 +50,7 @@ pub(super) struct OwnNumbers {
     limit: Arc<str>,
     rule: Rule,
     numbers: Numbers, // with those of the tier and of the limit, where the tenant has none
+    own: Numbers,     // only those that are written for the tenant
 }
 
 impl Tenants {
@@ -99,6 +101,26 @@ impl Tenants {
     /// The rules that tenants have of their own of a limit.
     pub fn rules_of<'t>(&'t self, limit: &'t str) -> impl Iterator<Item = &'t Rule> + Clone {
         self.with_numbers_of(limit).filter_map(move |(_, tenant)| tenant.limits.get(limit))
+    }
+
+    /// Whether the tenants file has another line for a tenant than it had in the list before. A line that is only formatted
+    /// in another way is the same line, and so is one whose limit has changed.
+    pub(crate) fn has_other_line(&self, tenant: &str, before: &Self) -> bool {
+        match (self.line(tenant), before.line(tenant)) {
+            (Some(now), Some(before)) => now.tier != before.tier || !now.limits.is_written_as(&before.limits),
+            (now, before) => now.is_some() != before.is_some(),
+        }
+    }
+
+    /// The tenant of this name, if it is a line of the tenants file.
+    fn line(&self, tenant: &str) -> Option<&Tenant> {
+        self.get(tenant).filter(|tenant| tenant.is_in_file)
+    }
+
+    /// Those that are in the policy file itself.
+    pub(super) fn without_file(&self) -> IndexMap<String, Tenant> {
+        let in_policy = self.iter().filter(|(_, tenant)| !tenant.is_in_file);
+        in_policy.map(|(name, tenant)| (name.clone(), tenant.clone())).collect()
     }
 }
 
@@ -175,6 +197,11 @@ impl OwnLimits {
     /// All of them, with the names of their limits, in order of the names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Rule)> + Clone {
         self.0.iter().map(|own| (&*own.limit, &own.rule))
+    }
+
+    /// Whether the same numbers are written, whatever the limits and tiers add to them.
+    fn is_written_as(&self, other: &Self) -> bool {
+        self.0.iter().map(|own| (&own.limit, &own.own)).eq(other.0.iter().map(|own| (&own.limit, &own.own)))
     }
 
     fn find(&self, limit: &str) -> Option<&OwnNumbers> {
@@ -261,7 +288,7 @@ impl<'p> TenantReader<'p> {
             }
             let weight = weight(reader, &section);
             let tier = tier.map(|tier| tier.name);
-            by_name.insert(name, Tenant { tier, weight, limits: OwnLimits::new(own) });
+            by_name.insert(name, Tenant { tier, weight, limits: OwnLimits::new(own), is_in_file: false });
         }
         by_name.into()
     }
@@ -299,14 +326,18 @@ impl<'p> TenantReader<'p> {
             return Some(Arc::clone(numbers));
         }
         let in_tier = in_tier.map(|number| self.tier_names[number as usize].as_str());
+        let faults = reader.fault_count();
         let node = node();
         let Some(template) = known.template else {
             let section = reader.section(&node, keys::NUMBERS)?;
             Numbers::read(reader, None, &section);
             return None;
         };
-        let (rule, _, numbers) = template.tenant_rule(reader, &node, in_tier)?;
-        let numbers = Arc::new(OwnNumbers { limit: Arc::clone(&known.name), rule, numbers });
+        let (rule, own, numbers) = template.tenant_rule(reader, &node, in_tier)?;
+        if reader.fault_count() > faults {
+            return None; // each tenant that has the fault is to report it
+        }
+        let numbers = Arc::new(OwnNumbers { limit: Arc::clone(&known.name), rule, numbers, own });
         if let Some(text) = text {
             shared.insert(text.to_owned(), Arc::clone(&numbers));
         }
@@ -341,4 +372,4 @@ pub(super) fn add_number(text: &mut String, key: &str, value: &str) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

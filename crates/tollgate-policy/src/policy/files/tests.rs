@@ -13,6 +13,7 @@ tls: { cert_file: ./cert.pem, key_file: ./key.pem }
 resp_password_file: ./resp.password
 admin: { token_file: ./admin.token }
 record: { path: ./decisions.log }
+tenants_file: ./tenants.csv
 store:
   redis:
     url: rediss://127.0.0.1
@@ -23,8 +24,8 @@ store:
 
 fn read(directory: &Directory, source: &str) -> Policy {
     let file = directory.path().join("policy.yaml");
-    Policy::read_with(&file, source, &|_| Some("hidden-place".to_owned()))
-        .unwrap_or_else(|faults| panic!("{faults}"))
+    let read = Policy::read_text(&file, source, &|_| Some("hidden-place".to_owned()));
+    read.unwrap_or_else(|faults| panic!("{faults}")).0
 }
 
 /// The keys whose files cannot be used, each with the error.
@@ -45,6 +46,7 @@ fn every_missing_file_is_named_by_its_key() {
             "tls.key_file",
             "resp_password_file",
             "admin.token_file",
+            "tenants_file",
             "store.redis.password_file",
             "store.redis.sentinel.password_file",
             "store.redis.tls.ca_file",
@@ -59,7 +61,7 @@ fn every_missing_file_is_named_by_its_key() {
     for name in ["key.pem", "client.key"] {
         directory.write(name, KEY);
     }
-    for name in ["resp.password", "admin.token", "redis.password", "sentinel.password"] {
+    for name in ["resp.password", "admin.token", "redis.password", "sentinel.password", "tenants.csv"] {
         directory.write(name, "secret\n");
     }
     assert_eq!(policy.unusable_files(), []);
@@ -119,6 +121,9 @@ fn a_file_that_serve_refuses_is_unusable() {
         ("tls: { cert_file: ./cert.pem, key_file: ./key.pem }".to_owned(), None),
         ("tls: { cert_file: ./secret, key_file: ./key.pem }".to_owned(), Some("no certificate")),
         ("tls: { cert_file: ./cert.pem, key_file: ./cert.pem }".to_owned(), Some("no private key")),
+        ("tenants_file: ./secret".to_owned(), None), // its lines are read by `read_tenants_file`
+        ("tenants_file: ./folder".to_owned(), Some("directory")),
+        ("tenants_file: /dev/null".to_owned(), Some("not a regular file")),
         ("record: { path: ./secret }".to_owned(), None),
         ("record: { path: ./new }".to_owned(), None),
         ("record: { path: ./folder }".to_owned(), Some("directory")),
