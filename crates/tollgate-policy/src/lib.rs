@@ -50,6 +50,8 @@ pub use request_attributes::{
 };
 pub use response::{denial_body, denial_response, error_response, put_headers, refusal_response};
 pub use schema::{reference, schema};
+pub use yaml::MAX_POLICY_BYTES;
+
 pub use store::{
     Ask, Decisions, KeyState, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,
 };

@@ -60,7 +60,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// `1GiB`, `1048576`.
-pub(crate) fn bytes(text: &str) -> Result<usize, String> {
+pub fn bytes(text: &str) -> Result<usize, String> {
     let text = text.trim();
     let number = prefix(text, |c| c.is_ascii_digit() || c == '.');
     let unit: u128 = match text[number.len()..].trim() {

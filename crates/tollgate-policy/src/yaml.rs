@@ -54,9 +54,11 @@ impl Value {
     }
 }
 
-/// The largest text that is read. A policy of ten thousand tenants takes a fortieth of it; one that was made from files of
-/// another limiter is twice as long as they are.
-pub(crate) const MOST_BYTES: usize = 16 << 20;
+/// The largest text that is read as a policy, in bytes. Check the size of a file against a smaller bound before it is read.
+pub const MAX_POLICY_BYTES: usize = 1 << 30;
+
+/// The nodes that any text may have, also where aliases repeat some of them. A longer text may have as many as it has bytes.
+const MOST_NODES: usize = 16 << 20;
 
 /// Reads a text with one document; JSON is one, too. A text with several is refused: which one counts could be read in two ways.
 pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
@@ -110,15 +112,15 @@ fn documents(source: &str) -> [Option<Range<usize>>; 2] {
 
 /// Reads the document at this place of a text.
 fn document(source: &str, place: Range<usize>) -> Result<Node, Fault> {
-    if source.len() > MOST_BYTES {
+    if source.len() > MAX_POLICY_BYTES {
         let message = format!("the file has {} bytes", source.len());
-        return Err(Fault::new(0..0, message).help(format!("at most {MOST_BYTES} are read")));
+        return Err(Fault::new(0..0, message).help(format!("at most {MAX_POLICY_BYTES} are read")));
     }
+    let max_nodes = source.len().max(MOST_NODES);
     // `no` and `y` are text, as YAML has had it since 2009.
     let options = serde_saphyr::options! {
         strict_booleans: true,
-        // As many as a text of that length may have: how long it is has been looked at.
-        budget: serde_saphyr::budget! { max_nodes: MOST_BYTES, max_events: 2 * MOST_BYTES },
+        budget: serde_saphyr::budget! { max_nodes: max_nodes, max_events: 2 * max_nodes, max_total_scalar_bytes: 4 * max_nodes },
     };
     // Documents before this one have no content. Blanks in their place keep the places of all that follows.
     let text = if place.start == 0 {

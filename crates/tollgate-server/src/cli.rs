@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use tollgate_policy::{MAX_POLICY_BYTES, quantity};
 
 use crate::{commands, output};
 
@@ -30,6 +31,8 @@ enum Command {
         /// Warn about files that cannot be used, such as certificates and tokens, instead of refusing the policy
         #[arg(long)]
         skip_files: bool,
+        #[command(flatten)]
+        policy_bytes: PolicyBytes,
     },
     /// Say which limits apply to a request, why, and what would be decided when nobody has spent anything: no store is asked
     Explain {
@@ -39,6 +42,8 @@ enum Command {
         /// What the request costs, if not what the policy says
         #[arg(long)]
         cost: Option<u64>,
+        #[command(flatten)]
+        policy_bytes: PolicyBytes,
         /// What is known of the request, such as tenant=acme path=/api/trips
         #[arg(value_name = "ATTR=VALUE", value_parser = attribute)]
         attributes: Vec<(String, String)>,
@@ -55,6 +60,8 @@ enum Command {
         policy: PathBuf,
         /// The tests; docs/lab.md says how to write them
         tests: PathBuf,
+        #[command(flatten)]
+        policy_bytes: PolicyBytes,
     },
     /// Print the policy that does what files of another rate limiter did
     Import {
@@ -76,7 +83,17 @@ enum Import {
         /// Count denied requests as the reference does, also those that another descriptor denies
         #[arg(long)]
         count_denied: bool,
+        #[command(flatten)]
+        policy_bytes: PolicyBytes,
     },
+}
+
+/// How large a policy file may be.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct PolicyBytes {
+    /// The size of the largest policy file that is read, such as 16MiB. A tenants file may be larger
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = policy_bytes)]
+    pub(crate) max_policy_bytes: u64,
 }
 
 /// How to run the service.
@@ -91,6 +108,8 @@ pub(crate) struct Serve {
     /// Let the limits of --envoy-config count denied requests as the reference does
     #[arg(long, requires = "envoy_config")]
     pub(crate) count_denied: bool,
+    #[command(flatten)]
+    pub(crate) policy_bytes: PolicyBytes,
     /// Where to speak HTTP, instead of what the policy says. Other listeners then open only if the policy
     /// names them, and the gateway if it has one
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -118,16 +137,20 @@ pub(crate) fn run() -> ExitCode {
     let is_service = matches!(command, Command::Serve(_));
     let result = match command {
         Command::Serve(options) => crate::serve::run(&options),
-        Command::Check { file, against, skip_files } => {
-            commands::check::run(&file, against.as_deref(), skip_files)
+        Command::Check { file, against, skip_files, policy_bytes } => {
+            commands::check::run(&file, against.as_deref(), skip_files, policy_bytes.max_policy_bytes)
         }
-        Command::Explain { config, cost, attributes } => commands::explain::run(&config, cost, &attributes),
+        Command::Explain { config, cost, policy_bytes, attributes } => {
+            commands::explain::run(&config, cost, &attributes, policy_bytes.max_policy_bytes)
+        }
         Command::Simulate(options) => commands::simulate::run(&options),
         Command::Replay(options) => commands::replay::run(&options),
         Command::Advise(options) => commands::advise::run(&options),
-        Command::Test { policy, tests } => commands::test::run(&policy, &tests),
-        Command::Import { from: Import::Envoy { path, count_denied } } => {
-            commands::import::envoy(&path, count_denied)
+        Command::Test { policy, tests, policy_bytes } => {
+            commands::test::run(&policy, &tests, policy_bytes.max_policy_bytes)
+        }
+        Command::Import { from: Import::Envoy { path, count_denied, policy_bytes } } => {
+            commands::import::envoy(&path, count_denied, policy_bytes.max_policy_bytes)
         }
         Command::Schema => {
             print!("{}", tollgate_policy::schema());
@@ -142,6 +165,16 @@ pub(crate) fn run() -> ExitCode {
             eprintln!("{refused}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn policy_bytes(text: &str) -> Result<u64, String> {
+    match quantity::bytes(text)? {
+        0 => Err("a policy file has at least 1 byte".to_owned()),
+        bytes if bytes > MAX_POLICY_BYTES => {
+            Err(format!("{MAX_POLICY_BYTES} bytes are the most; use `tenants_file` for many tenants"))
+        }
+        bytes => Ok(bytes as u64),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use tollgate_policy::Policy;
+use tollgate_policy::{Policy, Tenants};
 
 use crate::admin::Admin;
 use crate::logs;
@@ -15,8 +15,8 @@ use crate::source::{Source, Stamp};
 /// Where the policy comes from, and whether it has changed there.
 pub(crate) struct Reloader {
     pub(crate) source: Source,
-    started: Policy,              // what is read at the start only is as it stands there
-    seen: Mutex<Option<Stamp>>,   // also: one reload at a time
+    started: Policy,      // the settings that are read at the start only, without the tenants
+    reloading: Mutex<()>, // one reload at a time
     looked: Mutex<Option<Stamp>>, // at the last look
 }
 
@@ -31,26 +31,28 @@ pub(crate) struct Reloaded {
 
 impl Reloader {
     pub(crate) fn new(source: Source, started: Policy) -> Self {
-        let seen = Mutex::new(source.stamp());
-        Self { source, started, seen, looked: Mutex::default() }
+        // A list of tenants is not to stay in memory after a reload has replaced it.
+        let started = Policy { tenants: Tenants::default(), ..started };
+        Self { source, started, reloading: Mutex::default(), looked: Mutex::default() }
     }
 
-    /// Whether a file has changed since it was last read, and all are as they were at the last look: whoever writes one
-    /// may not be done yet.
+    /// Whether a file has changed since it was last read, and all are as they were at the last look. A file that still changes may
+    /// not be complete.
     pub(crate) fn has_changed(&self) -> bool {
         if self.source.is_built_in() {
             return false;
         }
         let now = self.source.stamp();
         let is_settled = std::mem::replace(&mut *self.looked.lock(), now.clone()) == now;
-        // While it is being read, whatever has changed is seen at the next look.
-        let Some(seen) = self.seen.try_lock() else { return false };
-        is_settled && now.is_some() && *seen != now
+        // A change during a reload is found at the next look.
+        let Some(_idle) = self.reloading.try_lock() else { return false };
+        is_settled && now.is_some() && self.source.last_stamp() != now
     }
 }
 
 impl Service {
-    /// Reads the policy file and puts it in force. What is wrong with it is told in words, and the old policy stays.
+    /// Reads the policy file and its tenants file and puts them in force. Where one of them has a fault, returns it, and the old
+    /// policy stays.
     pub(crate) fn reload(&self, why: &str) -> Result<Reloaded, String> {
         let source = &self.reloader.source;
         if source.is_built_in() {
@@ -58,8 +60,7 @@ impl Service {
                 "there is no policy file: the built-in policy runs; start with --config FILE".to_owned()
             );
         }
-        let mut seen = self.reloader.seen.lock();
-        *seen = source.stamp();
+        let _one_at_a_time = self.reloader.reloading.lock();
         let result = source.read().and_then(|policy| {
             if policy == Policy::default() && !self.engine.policy().limits.is_empty() {
                 return Err(format!(

@@ -43,11 +43,7 @@ const FINISH_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs the service until it is told to stop.
 pub(crate) fn run(options: &Serve) -> Result<(), String> {
-    let source = Source {
-        config: options.config.clone(),
-        envoy_config: options.envoy_config.clone(),
-        count_denied: options.count_denied,
-    };
+    let source = Source::new(options);
     logs::start(options);
     let policy = source.read()?;
     let environment_values = policy.environment_values.clone();

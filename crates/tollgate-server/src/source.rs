@@ -1,35 +1,54 @@
 //! Where the policy comes from: a file, files of envoyproxy/ratelimit, both, or neither.
 
 use std::fmt;
-use std::io::IsTerminal as _;
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tollgate_policy::{EnvoyImport, Faults, Policy, import_envoy};
+use parking_lot::Mutex;
+use tollgate_policy::{EnvoyImport, Faults, Policy, TenantsFileError, import_envoy};
 
+use crate::cli::Serve;
 use crate::tls;
 
 /// What runs when no policy is given.
 const BUILT_IN: &str = include_str!("built_in.yaml");
 
-/// A larger file is no policy.
-const MOST_BYTES: u64 = 4 << 20;
-
 /// Where the policy comes from.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) config: Option<PathBuf>,
     /// A folder with files of envoyproxy/ratelimit, or one of them.
     pub(crate) envoy_config: Option<PathBuf>,
     /// Whether the limits of those count denied requests, too.
     pub(crate) count_denied: bool,
+    max_policy_bytes: u64,
+    last: Mutex<LastRead>,
+}
+
+/// The files when they were last read.
+#[derive(Debug, Default)]
+struct LastRead {
+    tenants_file: Option<PathBuf>, // that the policy file named
+    stamp: Option<Stamp>,          // from before the reading, so that a change during it is noticed
 }
 
 /// What tells two versions of files apart without reading them. Following links, so that a swapped one is seen.
 pub(crate) type Stamp = Vec<(PathBuf, SystemTime, u64, u64)>;
 
 impl Source {
+    pub(crate) fn new(options: &Serve) -> Self {
+        Self {
+            config: options.config.clone(),
+            envoy_config: options.envoy_config.clone(),
+            count_denied: options.count_denied,
+            max_policy_bytes: options.policy_bytes.max_policy_bytes,
+            last: Mutex::default(),
+        }
+    }
+
     pub(crate) fn is_built_in(&self) -> bool {
         self.config.is_none() && self.envoy_config.is_none()
     }
@@ -39,9 +58,15 @@ impl Source {
         if self.is_built_in() {
             return Policy::read(Path::new("built-in policy"), BUILT_IN).map_err(|faults| shown(&faults));
         }
-        let policy = self.config.as_deref().map_or_else(|| Ok(Policy::default()), read_policy)?;
+        let files = self.files_stamp();
+        self.last.lock().stamp = self.with_tenants_file(files.clone());
+        let policy = match &self.config {
+            Some(config) => self.read_config(config, files)?,
+            None => Policy::default(),
+        };
         let Some(envoy_config) = &self.envoy_config else { return Ok(policy) };
-        let EnvoyImport { policy: imported, warnings } = read_envoy(envoy_config, self.count_denied)?;
+        let EnvoyImport { policy: imported, warnings } =
+            read_envoy(envoy_config, self.count_denied, self.max_policy_bytes)?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -51,14 +76,46 @@ impl Source {
         policy.with_limits_of(imported).map_err(|error| environment_values.hide(&error).into_owned())
     }
 
+    /// Reads the policy file and its tenants file. `files` is the stamp of the files before.
+    fn read_config(&self, config: &Path, files: Option<Stamp>) -> Result<Policy, String> {
+        let source = read_text(config, self.max_policy_bytes)?;
+        let mut policy =
+            Policy::read_without_tenants_file(config, &source).map_err(|faults| shown(&faults))?;
+        // Also where the tenants file has a fault: it is read again when it changes.
+        let tenants_file = policy.tenants_file.as_ref().map(PathBuf::from);
+        let is_another =
+            std::mem::replace(&mut self.last.lock().tenants_file, tenants_file.clone()) != tenants_file;
+        if is_another {
+            let stamp = self.with_tenants_file(files);
+            self.last.lock().stamp = stamp;
+        }
+        policy.read_tenants_file().map_err(|error| shown_tenants_file(&error))?;
+        Ok(policy)
+    }
+
+    /// The files as they were when they were last read.
+    pub(crate) fn last_stamp(&self) -> Option<Stamp> {
+        self.last.lock().stamp.clone()
+    }
+
     /// How its files are now. None where the policy file is missing, as it is for a moment when it is replaced.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.with_tenants_file(self.files_stamp())
+    }
+
+    /// A stamp of other files with that of the tenants file.
+    fn with_tenants_file(&self, files: Option<Stamp>) -> Option<Stamp> {
+        let mut files = files?;
+        files.extend(self.last.lock().tenants_file.clone().map(stamp_or_missing));
+        Some(files)
+    }
+
+    /// The stamp of all files but the tenants file.
+    fn files_stamp(&self) -> Option<Stamp> {
         let config = self.config.iter().map(|file| stamp(file.clone())).collect::<Option<Stamp>>()?;
-        // Of those of envoyproxy/ratelimit, what is missing is told when it is read.
+        // A missing file of envoyproxy/ratelimit is reported when it is read.
         let envoy = self.envoy_config.as_deref().map_or(Ok(Vec::new()), envoy_files).unwrap_or_default();
-        let missing = |file: &PathBuf| (file.clone(), SystemTime::UNIX_EPOCH, 0, 0);
-        let envoy = envoy.into_iter().map(|file| stamp(file.clone()).unwrap_or_else(|| missing(&file)));
-        Some(config.into_iter().chain(envoy).collect())
+        Some(config.into_iter().chain(envoy.into_iter().map(stamp_or_missing)).collect())
     }
 }
 
@@ -75,6 +132,10 @@ fn stamp(file: PathBuf) -> Option<(PathBuf, SystemTime, u64, u64)> {
     Some((file, metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
+fn stamp_or_missing(file: PathBuf) -> (PathBuf, SystemTime, u64, u64) {
+    stamp(file.clone()).unwrap_or((file, SystemTime::UNIX_EPOCH, 0, 0))
+}
+
 /// The files of a policy that cannot be used, each with the reason: `serve` and `check` refuse the same.
 pub(crate) fn file_faults(policy: &Policy) -> Vec<String> {
     let mut faults: Vec<String> = policy.unusable_files().iter().map(ToString::to_string).collect();
@@ -87,16 +148,27 @@ pub(crate) fn file_faults(policy: &Policy) -> Vec<String> {
     faults
 }
 
-/// Reads a policy file, or says all that is wrong with it.
-pub(crate) fn read_policy(file: &Path) -> Result<Policy, String> {
-    Policy::read(file, &read_text(file)?).map_err(|faults| shown(&faults))
+/// Reads a policy file of at most `max_bytes`, with its tenants file, or returns all that is wrong with it.
+pub(crate) fn read_policy(file: &Path, max_bytes: u64) -> Result<Policy, String> {
+    Policy::read(file, &read_text(file, max_bytes)?).map_err(|faults| shown(&faults))
+}
+
+/// [`read_policy`], with the faults of the tenants file apart. Where there are any, the policy is without this file.
+pub(crate) fn read_policy_apart(
+    file: &Path,
+    max_bytes: u64,
+) -> Result<(Policy, Option<TenantsFileError>), String> {
+    let source = read_text(file, max_bytes)?;
+    let mut policy = Policy::read_without_tenants_file(file, &source).map_err(|faults| shown(&faults))?;
+    let fault = policy.read_tenants_file().err();
+    Ok((policy, fault))
 }
 
 /// Makes a policy of a file of envoyproxy/ratelimit, or of all files in a directory.
-pub(crate) fn read_envoy(path: &Path, count_denied: bool) -> Result<EnvoyImport, String> {
+pub(crate) fn read_envoy(path: &Path, count_denied: bool, max_bytes: u64) -> Result<EnvoyImport, String> {
     let mut files = Vec::new();
     for file in envoy_files(path)? {
-        let source = read_text(&file)?;
+        let source = read_text(&file, max_bytes)?;
         files.push((file, source));
     }
     import_envoy(&files, count_denied).map_err(|wrong| {
@@ -137,20 +209,28 @@ fn envoy_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-fn read_text(file: &Path) -> Result<String, String> {
+fn read_text(file: &Path, max_bytes: u64) -> Result<String, String> {
     let refused = |error: std::io::Error| format!("{}: {error}", file.display());
     let metadata = std::fs::metadata(file).map_err(refused)?;
     if !metadata.is_file() {
         return Err(format!("{}: not a regular file", file.display()));
     }
-    if metadata.len() > MOST_BYTES {
-        return Err(format!(
-            "{}: {} bytes, of which {MOST_BYTES} are the most",
-            file.display(),
-            metadata.len()
-        ));
+    let too_large = |bytes: u64| {
+        let file = file.display();
+        format!(
+            "{file}: the file has {bytes} bytes; at most {max_bytes} are read: pass a larger --max-policy-bytes"
+        )
+    };
+    if metadata.len() > max_bytes {
+        return Err(too_large(metadata.len()));
     }
-    let source = std::fs::read(file).map_err(refused)?;
+    let mut source = Vec::new();
+    let reading =
+        File::open(file).and_then(|file| file.take(max_bytes.saturating_add(1)).read_to_end(&mut source));
+    let bytes = reading.map_err(refused)? as u64;
+    if bytes > max_bytes {
+        return Err(too_large(bytes)); // it has grown
+    }
     String::from_utf8(source).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -158,6 +238,14 @@ fn read_text(file: &Path) -> Result<String, String> {
         let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
         format!("{}:{line}:{column}: this is not UTF-8 text, which a policy file is", file.display())
     })
+}
+
+/// What is wrong with a tenants file.
+pub(crate) fn shown_tenants_file(error: &TenantsFileError) -> String {
+    match error {
+        TenantsFileError::Faults(faults) => shown(faults),
+        other => other.to_string(),
+    }
 }
 
 fn shown(faults: &Faults) -> String {

@@ -39,4 +39,5 @@ mod service;
 mod site;
 mod startup;
 mod story;
+mod tenants_file;
 mod third_party_tools;

@@ -23,6 +23,9 @@ pub struct EnvoyImport {
     pub warnings: Vec<String>,
 }
 
+/// The longest policy that is made, in bytes. It is about twice as long as the files.
+const MOST_IMPORTED_BYTES: usize = 16 << 20;
+
 /// Makes a policy of files of envoyproxy/ratelimit, one domain each, with their names for messages.
 ///
 /// With `count_denied`, denied requests count as they do there, also those that another descriptor denies; without
@@ -57,7 +60,7 @@ pub fn import_envoy(files: &[(PathBuf, String)], count_denied: bool) -> Result<E
     let mut names = HashSet::new();
     for rule in &rules {
         rule.write(unique(rule.name(), &mut names), count_denied, &mut import.policy);
-        if import.policy.len() > yaml::MOST_BYTES {
+        if import.policy.len() > MOST_IMPORTED_BYTES {
             return Err(too_long(files));
         }
     }
@@ -78,7 +81,7 @@ fn unique(name: String, names: &mut HashSet<String>) -> String {
 
 /// The fault of files that make a longer policy than is read: each rule repeats the entries above it.
 fn too_long(files: &[(PathBuf, String)]) -> Vec<Faults> {
-    let message = format!("the policy made from these files has more than {} bytes", yaml::MOST_BYTES);
+    let message = format!("the policy made from these files has more than {MOST_IMPORTED_BYTES} bytes");
     let fault =
         Fault::new(0..0, message).help("shorten long keys and values that have many descriptors below them");
     let longest = files.iter().max_by_key(|(_, source)| source.len());

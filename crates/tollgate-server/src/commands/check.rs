@@ -10,20 +10,36 @@ use tollgate_policy::{
 use tollgate_redis::RedisStore;
 
 use super::table;
-use crate::source::{file_faults, read_policy};
+use crate::source::{file_faults, read_policy_apart, shown_tenants_file};
 
 /// Refuses what `tollgate serve` refuses. With `skip_files`, files that cannot be used are warnings.
-pub(crate) fn run(file: &Path, against: Option<&Path>, skip_files: bool) -> Result<(), String> {
-    let policy = read_policy(file)?;
+pub(crate) fn run(
+    file: &Path,
+    against: Option<&Path>,
+    skip_files: bool,
+    max_policy_bytes: u64,
+) -> Result<(), String> {
+    let (policy, tenants_fault) = read_policy_apart(file, max_policy_bytes)?;
     let environment_values = &policy.environment_values;
-    let before = against.map(read_policy).transpose()?;
+    let before = against.map(|file| read_policy_apart(file, max_policy_bytes)).transpose()?;
+    let (before, old_tenants_fault) = before.unzip();
     let mut refused: Vec<String> = store_faults(&policy)
         .iter()
         .map(|why| format!("{}: {}", file.display(), environment_values.hide_numbers(why)))
         .collect();
-    let files = file_faults(&policy);
+    let mut files = file_faults(&policy);
+    for fault in [tenants_fault, old_tenants_fault.flatten()].into_iter().flatten() {
+        let fault = shown_tenants_file(&fault);
+        if !files.contains(&fault) {
+            files.push(fault);
+        }
+    }
     if !skip_files && !files.is_empty() {
-        refused.extend(files.iter().map(|why| format!("error: {why}")));
+        // A fault of a line is shown with `error:` already.
+        let is_headed = |why: &str| why.starts_with("error:");
+        refused.extend(
+            files.iter().map(|why| if is_headed(why) { why.clone() } else { format!("error: {why}") }),
+        );
         refused.push("help: pass --skip-files where secrets are not mounted".to_owned());
     }
     if !refused.is_empty() {

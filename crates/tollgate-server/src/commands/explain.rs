@@ -8,10 +8,15 @@ use tollgate_policy::{Engine, Explained, Policy, Request};
 use super::{check, table};
 use crate::source::read_policy;
 
-pub(crate) fn run(file: &Path, cost: Option<u64>, attributes: &[(String, String)]) -> Result<(), String> {
+pub(crate) fn run(
+    file: &Path,
+    cost: Option<u64>,
+    attributes: &[(String, String)],
+    max_policy_bytes: u64,
+) -> Result<(), String> {
     // The store, the listeners and the files do not affect what a limit decides.
     let Policy { limits, tiers, default_tier, tenants, costs, adaptive_rates, environment_values, .. } =
-        read_policy(file)?;
+        read_policy(file, max_policy_bytes)?;
     let policy = Policy {
         limits,
         tiers,

@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::source::read_envoy;
 
 /// Prints the policy that does what files of envoyproxy/ratelimit did.
-pub(crate) fn envoy(path: &Path, count_denied: bool) -> Result<(), String> {
-    let import = read_envoy(path, count_denied)?;
+pub(crate) fn envoy(path: &Path, count_denied: bool, max_policy_bytes: u64) -> Result<(), String> {
+    let import = read_envoy(path, count_denied, max_policy_bytes)?;
     for warning in &import.warnings {
         eprintln!("warning: {warning}");
     }

@@ -16,6 +16,7 @@ use super::lab::{
     percent, say, span, write,
 };
 use super::table;
+use crate::cli::PolicyBytes;
 use crate::source::read_policy;
 
 /// How to replay.
@@ -38,6 +39,8 @@ pub(crate) struct Replay {
     /// Decide by this policy file instead of by every algorithm
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    #[command(flatten)]
+    policy_bytes: PolicyBytes,
     /// With --policy: an attribute that the policy looks at, taken from a column or another attribute
     #[arg(long, value_name = "NAME=COLUMN", requires = "policy", value_parser = renamed)]
     attribute: Vec<(String, String)>,
@@ -81,7 +84,7 @@ fn renamed(text: &str) -> Result<(String, String), String> {
 
 pub(crate) fn run(options: &Replay) -> Result<(), String> {
     match &options.policy {
-        Some(file) => run_policy(options, &read_policy(file)?),
+        Some(file) => run_policy(options, &read_policy(file, options.policy_bytes.max_policy_bytes)?),
         None => run_algorithms(options),
     }
 }

@@ -7,8 +7,9 @@ use tollgate_lab::run_cases;
 use super::lab::{counted, say};
 use crate::source::read_policy;
 
-pub(crate) fn run(policy: &Path, tests: &Path) -> Result<(), String> {
-    let outcomes = run_cases(&read_policy(policy)?, tests).map_err(|error| error.to_string())?;
+pub(crate) fn run(policy: &Path, tests: &Path, max_policy_bytes: u64) -> Result<(), String> {
+    let policy = read_policy(policy, max_policy_bytes)?;
+    let outcomes = run_cases(&policy, tests).map_err(|error| error.to_string())?;
     let mut text: String = outcomes.passed.iter().map(|name| format!("ok      {name}\n")).collect();
     for (name, why) in &outcomes.failed {
         text.push_str(&format!("FAILED  {name}\n        {why}\n"));
