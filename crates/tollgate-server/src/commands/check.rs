@@ -140,8 +140,7 @@ fn rows(policy: &Policy) -> Vec<Vec<String>> {
                 numbers(limit, Some(tier)),
             ]);
         }
-        let mut tenants: Vec<_> =
-            policy.tenants.iter().filter(|(_, tenant)| tenant.limits.contains_key(&limit.name)).collect();
+        let mut tenants: Vec<_> = policy.tenants.with_numbers_of(&limit.name).collect();
         tenants.sort_unstable_by_key(|(name, _)| *name);
         let shown = tenants.len().min(TENANTS_SHOWN);
         for (name, tenant) in &tenants[..shown] {
@@ -163,7 +162,7 @@ fn algorithm(limit: &Limit, rule: &Rule) -> String {
     }
 }
 
-/// As many tenants of a limit are listed.
+/// The most tenants of a limit that are listed.
 const TENANTS_SHOWN: usize = 5;
 
 /// `rate 5/s, burst 10`.

@@ -231,7 +231,7 @@ impl Gateway {
             // A client can make up names: only those of the policy are clients of their own.
             client: self
                 .pressure
-                .client(value("tenant").filter(|tenant| policy.tenants.contains_key(*tenant)), seen.client()),
+                .client(value("tenant").filter(|tenant| policy.tenants.contains_key(tenant)), seen.client()),
         })
     }
 
