@@ -134,7 +134,7 @@ impl Policy {
             if exact_up_to(&limit.rule).is_some() {
                 large.insert(0, limit.rule.capacity().to_string());
             }
-            let own = self.tenants.values().filter_map(|tenant| tenant.limits.get(&limit.name));
+            let own = self.tenants.rules_of(&limit.name);
             match own.clone().filter(|rule| exact_up_to(rule).is_some()).count() {
                 0 => {}
                 1 => large.push("that of 1 tenant".to_owned()),
@@ -295,7 +295,7 @@ impl Policy {
     pub fn store_faults(&self, require: impl Fn(&Rule) -> Result<(), String>) -> Vec<String> {
         let mut faults = self.cluster_faults();
         for limit in &self.limits {
-            let own = self.tenants.values().filter_map(|tenant| tenant.limits.get(&limit.name));
+            let own = self.tenants.rules_of(&limit.name);
             let rules = std::iter::once(&limit.rule).chain(limit.tiers.values()).chain(own);
             let refused = rules.filter_map(|rule| require(rule).err()).next();
             faults.extend(refused.map(|why| format!("`{}`: {why}", limit.name)));
