@@ -19,7 +19,8 @@ pub(crate) struct Reader<'a> {
     environment: &'a dyn Fn(&str) -> Option<String>,
     faults: RefCell<Vec<Fault>>,
     expansions: RefCell<Vec<Expansion>>,
-    numbers: RefCell<HashMap<String, String>>, // from the environment, by the key of the file
+    expansion_places: RefCell<HashMap<Range<usize>, usize>>, // in `expansions`, by span
+    numbers: RefCell<HashMap<String, String>>,               // from the environment, by the key of the file
 }
 
 impl<'a> Reader<'a> {
@@ -29,6 +30,7 @@ impl<'a> Reader<'a> {
             environment,
             faults: RefCell::default(),
             expansions: RefCell::default(),
+            expansion_places: RefCell::default(),
             numbers: RefCell::default(),
         }
     }
@@ -60,8 +62,8 @@ impl<'a> Reader<'a> {
 
     /// The file's own text for a value that has been read, where it came from the environment.
     pub(crate) fn written(&self, node: &Node) -> Option<String> {
-        let expansions = self.expansions.borrow();
-        expansions.iter().find(|expansion| expansion.span == node.span).map(|found| found.written.clone())
+        let place = *self.expansion_places.borrow().get(&node.span)?;
+        self.expansions.borrow().get(place).map(|found| found.written.clone())
     }
 
     /// Keeps the file's own text for a number that has been read, by its key, where it came from the environment.
@@ -201,7 +203,10 @@ impl<'a> Reader<'a> {
         if !parts.is_empty() {
             let (span, written) = (node.span.clone(), text);
             let value = value.clone();
-            self.expansions.borrow_mut().push(Expansion { span, value, written, parts, is_quantity });
+            let mut expansions = self.expansions.borrow_mut();
+            // A value that is read twice has the same text both times.
+            self.expansion_places.borrow_mut().insert(span.clone(), expansions.len());
+            expansions.push(Expansion { span, value, written, parts, is_quantity });
         }
         Some(value)
     }
@@ -380,6 +385,17 @@ fn names(keys: &[Key]) -> String {
 
 pub(crate) fn quoted<'s>(words: impl Iterator<Item = &'s str>) -> String {
     words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The most names of a policy that a message lists.
+const MOST_LISTED: usize = 20;
+
+/// Names that the writer of a policy chose. There may be thousands, of which a message lists some.
+pub(crate) fn quoted_names<'s>(names: impl ExactSizeIterator<Item = &'s str>) -> String {
+    match names.len().saturating_sub(MOST_LISTED) {
+        0 => quoted(names),
+        more => format!("{} and {more} more", quoted(names.take(MOST_LISTED))),
+    }
 }
 
 /// The word that was most likely meant: at most a third of its letters are wrong.

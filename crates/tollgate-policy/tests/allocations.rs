@@ -4,7 +4,7 @@ use std::path::Path;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy, Request, RequestAttributes};
-use tollgate_testkit::Counting;
+use tollgate_testkit::{Counting, Directory};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -88,4 +88,38 @@ fn cells_need_no_allocation() {
     let before = Counting::allocations();
     (0..10).for_each(|_| check());
     assert_eq!(Counting::allocations() - before, 0);
+}
+
+/// A line of the tenants file costs the name of the tenant and the list of its numbers, whatever the number of limits and lines.
+#[test]
+fn a_line_of_the_tenants_file_costs_the_same_with_a_thousand_limits() {
+    let directory = Directory::new();
+    let allocations = |limits: usize, lines: usize, numbers: &str| {
+        let limit =
+            |i| format!("  - {{ name: l{i}, key: [tenant], token_bucket: {{ rate: 5/s, burst: 10 }} }}\n");
+        let limits: String = (0..limits).map(limit).collect();
+        let file = format!("tiers: {{ pro: {{}} }}\ntenants_file: tenants.csv\nlimits:\n{limits}");
+        let lines: String = (0..lines).map(|i| format!("tenant-{i},pro{numbers}\n")).collect();
+        directory.write("tenants.csv", &lines);
+        let file = Policy::read_without_tenants_file(&directory.path().join("policy.yaml"), &file);
+        let mut policy = file.unwrap_or_else(|faults| panic!("{faults}"));
+        let before = Counting::allocations();
+        policy.read_tenants_file().unwrap();
+        let allocations = Counting::allocations() - before;
+        let copy = policy.clone();
+        assert_eq!(copy.tenants.len(), policy.tenants.len());
+        allocations
+    };
+    for (numbers, per_line) in
+        [("", 1), (",l0:burst=7", 3), (",l0:burst=7,l0:rate=9/s", 3), (",l0:burst=7,l1:rate=9/s", 3)]
+    {
+        for limits in [10, 1000] {
+            let more = allocations(limits, 3000, numbers) - allocations(limits, 1000, numbers);
+            // A few are for tables that grow.
+            assert!(
+                (2000..2000 * per_line + 50).contains(&more),
+                "{more} for {numbers:?} with {limits} limits"
+            );
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::thread;
 
 use tollgate::Clock;
 use tollgate_policy::{Engine, Policy, Request};
+use tollgate_testkit::Directory;
 
 fn policy(file: &str) -> Policy {
     Policy::read(Path::new("test.yaml"), file).unwrap_or_else(|faults| panic!("{faults}"))
@@ -131,4 +132,40 @@ limits:
     let allowed =
         (0..1000).filter(|_| policy.check(&request, now).now().unwrap().unwrap().is_allowed()).count();
     assert_eq!(allowed, 500);
+}
+
+/// A tier that was set at run time ends when the line of its tenant changes. Those of all other tenants stay.
+#[test]
+fn tiers_set_at_run_time_end_with_their_lines() {
+    const TENANTS: usize = 2500; // more than a reload looks at under one lock
+    let directory = Directory::new();
+    let read = |free: &dyn Fn(usize) -> bool| {
+        let tier = |i: usize| if free(i) { "free" } else { "mid" };
+        let lines: String = (0..TENANTS).map(|i| format!("t{i},{}\n", tier(i))).collect();
+        directory.write("tenants.csv", &lines);
+        let file = "tiers: { free: {}, mid: {}, pro: {} }
+tenants_file: tenants.csv
+limits:
+  - { name: a, key: [tenant], token_bucket: { rate: 1/h, burst: 1 }, tiers: { mid: { burst: 2 }, pro: { burst: 3 } } }";
+        let policy = Policy::read(&directory.path().join("policy.yaml"), file);
+        policy.unwrap_or_else(|faults| panic!("{faults}"))
+    };
+    let engine = Engine::with_clock(read(&|_| true), Clock::manual()).unwrap();
+    let remaining = |tenant: usize| {
+        let (policy, tenant) = (engine.policy(), format!("t{tenant}"));
+        let request = Request { attributes: &[("tenant", &tenant)], cost: Some(0) };
+        let verdict = policy.check(&request, engine.clock().now()).now().unwrap().unwrap();
+        verdict.limits().next().unwrap().decision().status.remaining
+    };
+    for i in 0..TENANTS {
+        engine.set_tier(&format!("t{i}"), "pro").unwrap();
+    }
+    engine.reload(read(&|_| true)).unwrap();
+    assert!((0..TENANTS).all(|i| remaining(i) == 3));
+    engine.reload(read(&|i| i % 3 != 0)).unwrap();
+    assert!((0..TENANTS).all(|i| remaining(i) == if i % 3 == 0 { 2 } else { 3 }));
+    // What was set again stays, and a line that changes back ends it.
+    engine.set_tier("t0", "pro").unwrap();
+    engine.reload(read(&|i| i % 3 != 0 || i == 3)).unwrap();
+    assert_eq!([remaining(0), remaining(3), remaining(6), remaining(7)], [3, 1, 2, 3]);
 }

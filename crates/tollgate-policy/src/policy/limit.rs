@@ -9,6 +9,7 @@ use tollgate::{AlgorithmKind, Rule};
 use super::descriptor::{Descriptor, Entry};
 use super::matching::Match;
 use super::numbers::{Algorithm, Holding, Numbers, strict_counter};
+use super::unknown_tier;
 use crate::fault::Fault;
 use crate::keys;
 use crate::quantity::duration_text;
@@ -197,9 +198,7 @@ impl Limit {
         let mut rules = HashMap::new();
         for (tier, name, node) in section.get("tiers").map_or(Vec::new(), |node| reader.named(node)) {
             if tiers.binary_search(&tier).is_err() {
-                let fault = Fault::new(name.span.clone(), format!("unknown tier `{tier}`"));
-                reader
-                    .fault(fault.help(format!("the tiers are {}", quoted(tiers.iter().map(String::as_str)))));
+                reader.fault(unknown_tier(name.span.clone(), &tier, tiers));
             }
             let Some(template) = template.as_deref_mut() else {
                 if let Some(section) = reader.section(node, keys::NUMBERS) {

@@ -39,7 +39,7 @@ pub use self::tenants_file::TenantsFileError;
 use crate::environment_values::EnvironmentValues;
 use crate::fault::{Fault, Faults};
 use crate::keys;
-use crate::reader::{Reader, Section, nearest, quoted};
+use crate::reader::{Reader, Section, nearest, quoted_names};
 use crate::yaml::{self, Node};
 
 /// Limits, and all that goes with them. By default there is none, and every request passes.
@@ -357,7 +357,7 @@ fn unknown_tier(span: Range<usize>, tier: &str, tiers: &[String]) -> Fault {
     let fault = Fault::new(span, format!("unknown tier `{tier}`"));
     fault.help(match nearest(tier, names()) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("the tiers are {}", quoted(names())),
+        None => format!("the tiers are {}", quoted_names(names())),
     })
 }
 

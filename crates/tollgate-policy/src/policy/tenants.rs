@@ -14,7 +14,7 @@ use super::numbers::Numbers;
 use super::{unknown_tier, weight};
 use crate::fault::Fault;
 use crate::keys;
-use crate::reader::{Reader, nearest, quoted};
+use crate::reader::{Reader, nearest, quoted_names};
 use crate::yaml::{Node, Value};
 
 /// Tenants that differ from the rest, by name. Clones share the list, so that a copy of a policy costs the same with a million
@@ -316,7 +316,7 @@ impl<'p> TenantReader<'p> {
             let fault = Fault::new(span, format!("unknown limit `{limit}`"));
             reader.fault(fault.help(match nearest(limit, names()) {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
-                None => format!("the limits are {}", quoted(names())),
+                None => format!("the limits are {}", quoted_names(names())),
             }));
             return None;
         };

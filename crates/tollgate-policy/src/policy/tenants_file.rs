@@ -256,8 +256,9 @@ impl TenantsFile<'_> {
         }
         // The numbers of one limit stand together then, in the order of the line.
         numbers.sort_by_key(|number| number.limit);
-        let mut own = Vec::with_capacity(1);
-        for of_limit in numbers.chunk_by(|a, b| a.limit == b.limit) {
+        let by_limit = || numbers.chunk_by(|a, b| a.limit == b.limit);
+        let mut own = Vec::with_capacity(by_limit().count());
+        for of_limit in by_limit() {
             self.scratch.clear();
             for number in of_limit {
                 add_number(&mut self.scratch, number.key, number.value);

@@ -75,3 +75,17 @@ fn tenants_with_numbers_of_a_limit_are_found_without_the_others() {
     assert_eq!(policy.tenants.place("z"), Some(2));
     assert_eq!(policy.tenants["y"].limits.iter().map(|(limit, _)| limit).collect::<Vec<_>>(), ["a", "b"]);
 }
+
+#[test]
+fn a_fault_lists_some_of_many_names() {
+    let mut source = "tenants: { t: { limits: { nothing-like-it: { burst: 7 } } } }\nlimits:\n".to_owned();
+    for i in 0..1000 {
+        let _ = writeln!(source, "  - {{ name: a{i}, key: [tenant], token_bucket: {{ rate: 5/s }} }}");
+    }
+    let faults = Policy::read(Path::new("policy.yaml"), &source).expect_err("a fault");
+    let help = faults.iter().next().and_then(|fault| fault.help.clone()).unwrap();
+    assert!(
+        help.starts_with("the limits are `a0`, `a1`, ") && help.ends_with(", `a19` and 980 more"),
+        "{help}"
+    );
+}
