@@ -123,3 +123,25 @@ fn a_line_of_the_tenants_file_costs_the_same_with_a_thousand_limits() {
         }
     }
 }
+
+/// The start of an engine looks at the limits that a tenant has numbers of, and not at the others.
+#[test]
+fn a_tenant_costs_the_start_the_same_with_a_thousand_limits() {
+    let allocations = |limits: usize, tenants: usize| {
+        let limit =
+            |i| format!("  - {{ name: l{i}, key: [tenant], token_bucket: {{ rate: 5/s, burst: 10 }} }}\n");
+        let limits: String = (0..limits).map(limit).collect();
+        let tenants: String = (0..tenants).map(|i| format!("  t{i}: {{ tier: pro }}\n")).collect();
+        let file = format!("tiers: {{ pro: {{}} }}\ntenants:\n{tenants}limits:\n{limits}");
+        let policy = Policy::read(Path::new("test.yaml"), &file).unwrap();
+        let before = Counting::allocations();
+        let engine = Engine::new(policy).unwrap();
+        let allocations = Counting::allocations() - before;
+        drop(engine);
+        allocations
+    };
+    for limits in [10, 1000] {
+        let more = allocations(limits, 300) - allocations(limits, 100);
+        assert!(more < 200 * 4, "{more} for 200 tenants with {limits} limits");
+    }
+}

@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use tollgate_testkit::Directory;
+use tollgate_testkit::{Directory, Random};
 
 use super::*;
 use crate::policy::tenants::tests::numbers_read;
@@ -260,4 +260,106 @@ fn a_second_reading_replaces_the_first() {
     directory.write("tenants.csv", "b,fre\n");
     policy.read_tenants_file().expect_err("a fault");
     assert_eq!((policy.tenants.len(), before.len()), (2, 3));
+}
+
+/// The fields of a line, one character at a time. None where the line is wrong.
+fn fields_of(line: &str) -> Option<Vec<String>> {
+    let mut fields = Vec::new();
+    let mut rest: Vec<char> = line.chars().rev().collect(); // the next one is the last
+    loop {
+        while matches!(rest.last(), Some(' ' | '\t')) {
+            rest.pop();
+        }
+        let mut field = String::new();
+        if rest.last() == Some(&'"') {
+            rest.pop();
+            loop {
+                match rest.pop()? {
+                    '"' if rest.last() == Some(&'"') => field.push(rest.pop()?),
+                    '"' => break,
+                    other => field.push(other),
+                }
+            }
+            while matches!(rest.last(), Some(' ' | '\t')) {
+                rest.pop();
+            }
+            if !matches!(rest.last(), None | Some(',')) {
+                return None;
+            }
+        } else {
+            while rest.last().is_some_and(|next| *next != ',') {
+                field.extend(rest.pop());
+            }
+            field.truncate(field.trim_end_matches([' ', '\t']).len());
+        }
+        fields.push(field);
+        if rest.pop().is_none() {
+            return Some(fields);
+        }
+    }
+}
+
+#[test]
+fn random_lines_are_split_as_one_character_at_a_time() {
+    let mut random = Random::new(20);
+    for _ in 0..50_000 {
+        let length = random.below(12);
+        let line: String =
+            (0..length).map(|_| *random.pick(&['a', 'b', ',', ',', '"', '"', ' ', '\t', 'ü', '#'])).collect();
+        let mut fields = Vec::new();
+        let split = split(&line, 100, &mut fields)
+            .ok()
+            .map(|()| fields.iter().map(|field| field.text.clone().into_owned()).collect::<Vec<String>>());
+        assert_eq!(split, fields_of(&line), "{line:?}");
+        for field in fields.iter().filter(|field| matches!(field.text, Cow::Borrowed(_))) {
+            let span = field.span.start - 100..field.span.end - 100;
+            assert_eq!(line[span].trim_matches('"'), field.text.trim_matches('"'), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn any_text_is_read_or_refused_with_its_lines() {
+    let policy = read("");
+    let mut random = Random::new(21);
+    let pieces = [
+        "a",
+        "b",
+        ",",
+        "\n",
+        "\r\n",
+        "\r",
+        "\"",
+        " ",
+        "#",
+        "pro",
+        "free",
+        "api:v1:burst=7",
+        "per-user:limit=",
+        "=",
+        ":",
+        "${X}",
+        "\u{feff}",
+        "ü",
+        "\0",
+    ];
+    let (mut valid, mut refused) = (0, 0);
+    for _ in 0..20_000 {
+        let length = random.below(14);
+        let text: String = (0..length).map(|_| *random.pick(&pieces)).collect();
+        match policy.tenants_of(&text, 3) {
+            Ok(_) => valid += 1,
+            Err(faults) => {
+                refused += 1;
+                let lines = text.matches('\n').count() + 1;
+                let faults = Faults::of_lines("f".to_owned(), &text, faults);
+                assert!(
+                    faults.iter().all(|fault| (1..=lines).contains(&faults.position(fault).0)),
+                    "{text:?}"
+                );
+                assert!(faults.to_string().contains("f:"), "{text:?}");
+            }
+        }
+    }
+    assert!(valid > 1000 && refused > 1000, "{valid} valid, {refused} refused");
 }
