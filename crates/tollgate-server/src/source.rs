@@ -154,7 +154,7 @@ pub(crate) fn read_policy(file: &Path, max_bytes: u64) -> Result<Policy, String>
 }
 
 /// [`read_policy`], with the faults of the tenants file apart. Where there are any, the policy is without this file.
-pub(crate) fn read_policy_apart(
+pub(crate) fn read_policy_and_tenants_file(
     file: &Path,
     max_bytes: u64,
 ) -> Result<(Policy, Option<TenantsFileError>), String> {

@@ -61,7 +61,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or a line is wrong. Then the policy has the tenants of the policy file only.
+    /// When the file cannot be read, or a line is wrong. Then the tenants of the policy stay as they were.
     pub fn read_tenants_file(&mut self) -> Result<(), TenantsFileError> {
         let Some(path) = &self.tenants_file else { return Ok(()) };
         let shown = self.environment_values.hide(path).into_owned();
@@ -158,7 +158,7 @@ struct OwnNumber<'l> {
 }
 
 impl TenantsFile<'_> {
-    /// Reads all lines, or as many as have the faults that are shown.
+    /// Reads all lines. Ends early when there are as many faults as are shown.
     fn read(&mut self, text: &str) {
         let in_policy = self.by_name.len();
         let line_breaks = text.bytes().filter(|byte| *byte == b'\n').count();
@@ -189,7 +189,7 @@ impl TenantsFile<'_> {
             let read = split(line, start, &mut fields).and_then(|()| self.line(&fields, span, in_policy));
             match read {
                 Ok(()) => self.lines.push(number),
-                Err(Skipped(fault)) => fault.into_iter().for_each(|fault| self.reader.fault(fault)),
+                Err(BadLine(fault)) => fault.into_iter().for_each(|fault| self.reader.fault(fault)),
             }
             if self.reader.fault_count() >= MOST_SHOWN {
                 return;
@@ -198,7 +198,7 @@ impl TenantsFile<'_> {
     }
 
     /// Adds the tenant of a line.
-    fn line(&mut self, fields: &[Field<'_>], span: Range<usize>, in_policy: usize) -> Result<(), Skipped> {
+    fn line(&mut self, fields: &[Field<'_>], span: Range<usize>, in_policy: usize) -> Result<(), BadLine> {
         let [tenant, tier, own @ ..] = fields else {
             let fault = Fault::new(span, "a line without a tier");
             return Err(fault
@@ -249,12 +249,12 @@ impl TenantsFile<'_> {
     }
 
     /// The numbers of a tenant's own.
-    fn own(&mut self, fields: &[Field<'_>], tier: Option<&KnownTier>) -> Result<OwnLimits, Skipped> {
+    fn own(&mut self, fields: &[Field<'_>], tier: Option<&KnownTier>) -> Result<OwnLimits, BadLine> {
         let mut numbers = Vec::with_capacity(fields.len());
         for field in fields {
             numbers.push(own_number(field)?);
         }
-        // The numbers of one limit stand together then, in the order of the line.
+        // Puts the numbers of one limit together, in the order of the line.
         numbers.sort_by_key(|number| number.limit);
         let by_limit = || numbers.chunk_by(|a, b| a.limit == b.limit);
         let mut own = Vec::with_capacity(by_limit().count());
@@ -267,7 +267,7 @@ impl TenantsFile<'_> {
             let node = || Cow::Owned(self::node(self.reader, of_limit));
             match self.tenants.own(self.reader, (limit, span), tier, Some(&self.scratch), node) {
                 Some(numbers) => own.push(numbers),
-                None => return Err(Skipped(None)), // the reader has the fault
+                None => return Err(BadLine(None)), // the reader has the fault
             }
         }
         Ok(OwnLimits::new(own))
@@ -275,9 +275,9 @@ impl TenantsFile<'_> {
 }
 
 /// A line that is not a tenant. The reader has its fault already where there is none here.
-struct Skipped(Option<Fault>);
+struct BadLine(Option<Fault>);
 
-impl From<Fault> for Skipped {
+impl From<Fault> for BadLine {
     fn from(fault: Fault) -> Self {
         Self(Some(fault))
     }
@@ -287,7 +287,7 @@ impl From<Fault> for Skipped {
 const BLANKS: [char; 2] = [' ', '\t'];
 
 /// Splits a line into its fields. `at` is where the line is in the file.
-fn split<'t>(line: &'t str, at: usize, fields: &mut Vec<Field<'t>>) -> Result<(), Skipped> {
+fn split<'t>(line: &'t str, at: usize, fields: &mut Vec<Field<'t>>) -> Result<(), BadLine> {
     let fault = |start: usize, message: String| Fault::new(at + start..at + line.len(), message);
     if line.len() > MAX_LINE_BYTES {
         let start = Fault::new(at..at, format!("a line of {} bytes", line.len()));

@@ -10,7 +10,7 @@ use tollgate_policy::{
 use tollgate_redis::RedisStore;
 
 use super::table;
-use crate::source::{file_faults, read_policy_apart, shown_tenants_file};
+use crate::source::{file_faults, read_policy_and_tenants_file, shown_tenants_file};
 
 /// Refuses what `tollgate serve` refuses. With `skip_files`, files that cannot be used are warnings.
 pub(crate) fn run(
@@ -19,9 +19,9 @@ pub(crate) fn run(
     skip_files: bool,
     max_policy_bytes: u64,
 ) -> Result<(), String> {
-    let (policy, tenants_fault) = read_policy_apart(file, max_policy_bytes)?;
+    let (policy, tenants_fault) = read_policy_and_tenants_file(file, max_policy_bytes)?;
     let environment_values = &policy.environment_values;
-    let before = against.map(|file| read_policy_apart(file, max_policy_bytes)).transpose()?;
+    let before = against.map(|file| read_policy_and_tenants_file(file, max_policy_bytes)).transpose()?;
     let (before, old_tenants_fault) = before.unzip();
     let mut refused: Vec<String> = store_faults(&policy)
         .iter()
