@@ -59,7 +59,8 @@ impl Source {
             return Policy::read(Path::new("built-in policy"), BUILT_IN).map_err(|faults| shown(&faults));
         }
         let files = self.files_stamp();
-        self.last.lock().stamp = self.with_tenants_file(files.clone());
+        let stamp = self.with_tenants_file(files.clone());
+        self.last.lock().stamp = stamp;
         let policy = match &self.config {
             Some(config) => self.read_config(config, files)?,
             None => Policy::default(),
