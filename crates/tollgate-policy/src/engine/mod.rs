@@ -142,7 +142,7 @@ const MOST_SWEPT: usize = 1 << 20;
 /// The most tenants with a tier that was set at run time.
 const MOST_LIVE_TENANTS: usize = 100_000;
 
-/// The tenants that a reload looks at while requests wait: about 0.2 ms.
+/// The most tenants that a reload looks at while requests wait for the lock.
 const LIVE_TENANTS_AT_ONCE: usize = 500;
 
 impl Engine {
