@@ -99,8 +99,7 @@ fn a_table_without_a_bound_remembers_everybody() {
 fn the_key_that_all_plans_share_is_not_forgotten_for_their_newcomers() {
     for max_keys in [1, 2, 1000, 10_000] {
         let users = builder(1, 10, max_keys).build();
-        let tenants =
-            users.another(TokenBucket::new(Rate::per_second(1000).unwrap(), 1000).unwrap());
+        let tenants = users.another(TokenBucket::new(Rate::per_second(1000).unwrap(), 1000).unwrap());
         let plan =
             |user: &u64| KeyedLimiter::check_all([users.ask(user), tenants.ask("acme")]).0.is_allowed();
         assert!((0..20_000).filter(plan).count() <= 1000, "max_keys {max_keys}");

@@ -30,8 +30,8 @@ pub(crate) struct CompiledLimit {
     numbers: Vec<CompiledNumbers>, // those of all first, then those of tiers
     pub(super) by_tier: Vec<NumbersId>, // those without a tier first
     of_tenants: HashMap<OwnNumbers, NumbersId>, // tenants with equal numbers share them
-    tag: Option<usize>,                 // the part of its key that all keys of a request have in common
-    has_one_tier: bool, // each key has one set of numbers at a time: asked under another, it has moved
+    tag: Option<usize>,    // the part of its key that all keys of a request have in common
+    has_one_tier: bool,    // each key has one set of numbers at a time: asked under another, it has moved
 }
 
 /// A set of numbers.
@@ -126,7 +126,12 @@ impl CompiledLimit {
         id
     }
 
-    fn add_numbers(&mut self, own: OwnNumbers, had: Option<&CompiledNumbers>, local: TableRules) -> NumbersId {
+    fn add_numbers(
+        &mut self,
+        own: OwnNumbers,
+        had: Option<&CompiledNumbers>,
+        local: TableRules,
+    ) -> NumbersId {
         let OwnNumbers { rule, is_blocked, shed } = own;
         let local = local.rule(&rule);
         let numbers = Numbers { rule: local, shed };

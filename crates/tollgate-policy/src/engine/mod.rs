@@ -58,8 +58,8 @@ pub use self::verdict::{DescriptorVerdict, Key, LimitVerdict, Reason, SentLimitV
 #[derive(Debug)]
 pub struct Engine {
     compiled: ArcSwap<CompiledPolicy>,
-    changing: Mutex<Changing>, // one change at a time
-    limiter: KeyedLimiter,     // any of the policy's part of the table
+    changing: Mutex<Changing>,                             // one change at a time
+    limiter: KeyedLimiter,                                 // any of the policy's part of the table
     throttle: HashMap<AlgorithmKind, SentRules<Box<str>>>, // by algorithm, then by the numbers as they were sent
     cells: SentRules<CellNumbers>,
     overrides: SentRules<SentLimit>, // of Envoy calls; as all that callers send, in the second part of the table
@@ -197,7 +197,8 @@ impl Engine {
         // Rules that callers send have a part of the table of their own, and a part of the bytes: however many they are, the policy's
         // limits have the rest.
         let sent_bytes = max_bytes.map(|bytes| bytes / 4);
-        let mut builder = KeyedLimiter::builder(rule).clock(clock).when_full(memory.when_full).second_part(sent_bytes);
+        let mut builder =
+            KeyedLimiter::builder(rule).clock(clock).when_full(memory.when_full).second_part(sent_bytes);
         if let Some(max_keys) = memory.max_keys {
             builder = builder.max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
         }

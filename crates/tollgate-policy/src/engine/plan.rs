@@ -51,7 +51,7 @@ pub(super) struct PlannedAsk<'a> {
     pub(super) hash: u64,             // of the key
     pub(super) cost: u64,
     numbers: NumbersId, // of the limit; or which of the plan's rules that were sent
-    request: u16, // which of the plan's
+    request: u16,       // which of the plan's
     pub(super) action: Action,
     pub(super) group: Group,
     pub(super) denial: Option<Denial>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate::{AlgorithmKind, Clock, Decision, Outcome, Retry, Timestamp};
 use tollgate_policy::{
     CellNumbers, CellRequest, Described, Engine, Hits, LimitVerdict, Override, Permits, Policy, Request,
-    SentRule, Throttled, Verdict,
+    SentRule, StoreSettings, Throttled, Verdict,
 };
 use tollgate_testkit::answer;
 use tollgate_testkit::asks::{self, Action, Attributes, Call, LimitAnswer, Reply, Subject};
@@ -47,9 +47,15 @@ pub(crate) fn policy(policy: &asks::Policy) -> Policy {
     Policy::read(Path::new("policy.yaml"), &text).unwrap_or_else(|faults| panic!("{faults}\n{text}"))
 }
 
-/// An engine in memory.
+/// An engine in memory. For every other policy the table has one shard, so that all keys of a call share it.
 pub(crate) fn in_memory(of: &asks::Policy) -> EngineSubject<AtOnce> {
-    let engine = Engine::with_clock(policy(of), Clock::manual()).unwrap();
+    let mut policy = policy(of);
+    if let StoreSettings::Memory(memory) = &mut policy.store
+        && policy.limits.len().is_multiple_of(2)
+    {
+        memory.max_keys = Some(500);
+    }
+    let engine = Engine::with_clock(policy, Clock::manual()).unwrap();
     EngineSubject::new(engine, AtOnce, Box::new(|_| {}))
 }
 

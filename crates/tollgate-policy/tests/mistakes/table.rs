@@ -121,8 +121,8 @@ pub(crate) const TABLE: &[Mistake] = &[
     Mistake {
         what: "a second ask of a key is tested without the cost of the first",
         file: "crates/tollgate/src/table/plan.rs",
-        right: "self.asks[i].cost = before.fold(ask.cost, u64::saturating_add);",
-        wrong: "self.asks[i].cost = before.fold(ask.cost, |cost, _| cost);",
+        right: "charged.map(|j| self.costs[j]).fold(ask.cost, u64::saturating_add)",
+        wrong: "charged.map(|j| self.costs[j]).fold(ask.cost, |cost, _| cost)",
         caught_by: PROMISES,
     },
     Mistake {
@@ -135,8 +135,8 @@ pub(crate) const TABLE: &[Mistake] = &[
     Mistake {
         what: "a key is charged where another stood before one was added",
         file: "crates/tollgate/src/table/plan.rs",
-        right: "shard.spend(&ask, Together { all: &asks[..*len], earlier: &[] }, now);\n        self.lose_places(i);",
-        wrong: "shard.spend(&ask, Together { all: &asks[..*len], earlier: &[] }, now);",
+        right: "shard.spend(&ask, Together { all: asks, earlier: &[] }, now);\n        self.lose_places(i);",
+        wrong: "shard.spend(&ask, Together { all: asks, earlier: &[] }, now);",
         caught_by: RANDOM_CALLS,
     },
     Mistake {
@@ -184,15 +184,15 @@ pub(crate) const TABLE: &[Mistake] = &[
     Mistake {
         what: "a shadow is decided before the others",
         file: "crates/tollgate/src/table/mod.rs",
-        right: "let mut deciding = asks.clone().enumerate().filter(|(_, ask)| ask.group != Group::Independent);",
-        wrong: "for (_, ask) in asks.clone().enumerate().filter(|(_, ask)| ask.group == Group::Independent && ask.action == Action::Hold) {\n            self.decide_alone(&ask, true, now, &mut holding);\n        }\n        let mut deciding = asks.clone().enumerate().filter(|(_, ask)| ask.group != Group::Independent);",
+        right: "has_independent = true;",
+        wrong: "has_independent = true;\n                if ask.action == Action::Hold {\n                    self.decide_alone(&ask, true, now, &mut holding);\n                }",
         caught_by: PROMISES,
     },
     Mistake {
         what: "the first slot of a hold is never released",
         file: "crates/tollgate/src/table/mod.rs",
-        right: "holding.extend((0..len)",
-        wrong: "holding.extend((1..len)",
+        right: "let held = (0..decisions.len())",
+        wrong: "let held = (1..decisions.len())",
         caught_by: PROMISES,
     },
 ];

@@ -188,7 +188,8 @@ fn a_key_named_under_two_tiers_in_one_plan_pays_for_both_under_the_first() {
     {
         let limiter = KeyedLimiter::builder(first).clock(Clock::manual()).build();
         let tier = limiter.add_tier(second);
-        let plan = || KeyedLimiter::check_all([limiter.ask("a"), limiter.ask("a").tier(&tier)]).0.is_allowed();
+        let plan =
+            || KeyedLimiter::check_all([limiter.ask("a"), limiter.ask("a").tier(&tier)]).0.is_allowed();
         assert_eq!((0..100).filter(|_| plan()).count(), 5);
         assert!(!limiter.check("a").is_allowed());
     }
@@ -279,8 +280,7 @@ fn a_request_in_full_is_charged_also_where_the_plan_is_denied() {
 fn a_batch_decides_as_its_requests_would_one_by_one() {
     let new = || {
         let first = KeyedLimiter::builder(bucket(5, 10)).clock(Clock::manual()).build();
-        let second =
-            first.another(FixedWindow::new(7, Duration::from_secs(1), Align::First).unwrap());
+        let second = first.another(FixedWindow::new(7, Duration::from_secs(1), Align::First).unwrap());
         [first, second]
     };
     let (batched, single) = (new(), new());

@@ -201,7 +201,10 @@ impl KeyedLimiter {
         let Some((Self { table, .. }, ..)) = changes.first() else { return };
         for (limiter, tier, _) in changes {
             let same = Arc::ptr_eq(&limiter.table, table);
-            assert!(same, "limiters that are changed together must be of one table: make them with `another`");
+            assert!(
+                same,
+                "limiters that are changed together must be of one table: make them with `another`"
+            );
             limiter.own(tier);
         }
         table.set_tiers(changes.iter().map(|(_, tier, numbers)| (&*tier.cell, *numbers)));
@@ -251,4 +254,3 @@ impl KeyedLimiter {
 
 #[cfg(test)]
 mod tests;
-

@@ -129,9 +129,9 @@ pub(crate) struct HeldSlot {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) number: u64, // no other table has it
-    shards: Box<[Padded]>, // those of the first part, then those of the second
+    shards: Box<[Padded]>,  // those of the first part, then those of the second
     in_first: usize,
-    busy: Box<[AtomicBool]>,  // the shards that many plans wait for; apart from them, because all plans read it
+    busy: Box<[AtomicBool]>, // the shards that many plans wait for; apart from them, because all plans read it
     busy_shards: AtomicUsize, // how many of them are
     pub(crate) clock: Clock,
     pub(crate) secret: Secret,
@@ -160,7 +160,8 @@ const BYTES_A_SHARD: usize = 64 << 10;
 impl Table {
     pub(crate) fn new(settings: Settings) -> Self {
         let first = Self::shards_of(Part::First, &settings, settings.max_bytes);
-        let second = settings.second_part.map(|max_bytes| Self::shards_of(Part::Second, &settings, max_bytes));
+        let second =
+            settings.second_part.map(|max_bytes| Self::shards_of(Part::Second, &settings, max_bytes));
         let in_first = first.len();
         let shards: Box<[Padded]> = first.into_iter().chain(second.into_iter().flatten()).collect();
         Self {
@@ -332,7 +333,13 @@ impl Table {
     }
 
     #[inline]
-    fn decide_alone(&self, ask: &Ask<'_>, passes: bool, now: Timestamp, holding: &mut Vec<HeldSlot>) -> Decision {
+    fn decide_alone(
+        &self,
+        ask: &Ask<'_>,
+        passes: bool,
+        now: Timestamp,
+        holding: &mut Vec<HeldSlot>,
+    ) -> Decision {
         if ask.is_usual() && ask.action == Action::Charge {
             return self.check(ask, now); // which is quicker
         }

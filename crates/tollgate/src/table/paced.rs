@@ -8,7 +8,7 @@ use tollgate_core::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Stat
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paced<'a> {
     pub(super) full: &'a Rule,                  // at full pace
-    pub(super) reduced: Option<Rule>,           // at the pace of its class, with what is left of its limit; none at full pace
+    pub(super) reduced: Option<Rule>, // at the pace of its class, with what is left of its limit; none at full pace
     pub(super) clock: Option<&'a VirtualClock>, // none where it goes by the real one
 }
 

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 use tollgate_core::{Action, Decision, Group, Outcome, Plan, Status, Timestamp, decide_each};
 
-use super::{HeldSlot, Table};
 use super::segments::SlotPlace;
 use super::shard::{Ask, Shard, Together};
+use super::{HeldSlot, Table};
 use crate::sync::Guard;
 
 /// The most limits that can be decided together.
@@ -33,7 +33,7 @@ pub(super) struct Locked<'t, 'a, const N: usize> {
     busy: u32, // one bit for each ask whose shard is locked last; read once, because a shard may become busy at any time
     places: [Option<SlotPlace>; N], // of keys that were located, as long as they are there
     outcomes: SmallVec<[Option<Outcome>; N]>, // of keys that were tested before the last locks were taken; none if there is no busy shard
-    can_unlock: bool, // what has been decided can be unlocked
+    can_unlock: bool,                         // what has been decided can be unlocked
 }
 
 impl<'t, 'a, const N: usize> Locked<'t, 'a, N> {
@@ -84,9 +84,8 @@ impl<'t, 'a, const N: usize> Locked<'t, 'a, N> {
         let ask = self.asks[i];
         self.costs[i] = ask.cost;
         // The table treats two hashes as one key if they have the same shard and agree in the bits that a slot stores.
-        let is_same = |j: usize| {
-            self.asks[j].hash << 16 == ask.hash << 16 && self.guard_of[j] == self.guard_of[i]
-        };
+        let is_same =
+            |j: usize| self.asks[j].hash << 16 == ask.hash << 16 && self.guard_of[j] == self.guard_of[i];
         let Some(first) = (0..i).find(|&j| is_same(j)) else { return };
         let is_charge = |action| matches!(action, Action::Charge | Action::ChargeInFull | Action::Hold);
         let is_peek = !is_charge(ask.action) || (ask.cost == 0 && ask.action != Action::ChargeInFull);
@@ -138,7 +137,8 @@ impl<'t, 'a, const N: usize> Locked<'t, 'a, N> {
         for place in first..locks {
             let i = usize::from(self.order[place]);
             // These are out of order, so a plan that waits for them must not do so for ever.
-            let Some((guard, had_to_wait)) = self.table.shards[usize::from(self.shards[i])].0.lock_soon() else {
+            let Some((guard, had_to_wait)) = self.table.shards[usize::from(self.shards[i])].0.lock_soon()
+            else {
                 return self.lock_all_in_order();
             };
             self.keep(i, guard, had_to_wait);

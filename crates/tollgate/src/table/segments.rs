@@ -86,7 +86,9 @@ impl Segments {
     #[inline]
     pub(crate) fn locate(&self, hash: u64) -> Option<SlotPlace> {
         let segment = self.place(hash);
-        self.segments[segment].find_for_write(hash).map(|slot| SlotPlace { segment: segment as u32, slot: slot as u32 })
+        self.segments[segment]
+            .find_for_write(hash)
+            .map(|slot| SlotPlace { segment: segment as u32, slot: slot as u32 })
     }
 
     #[inline]

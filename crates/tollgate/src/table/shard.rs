@@ -11,12 +11,12 @@ use tollgate_core::{
 
 use self::room::Room;
 pub(crate) use self::room::{Part, Place, Together, UNBOUNDED};
-use super::{HeldSlot, WhenFull};
 use super::paced::Paced;
 use super::rules::{AskRule, Paces, ShardRules};
 use super::segments::{Segments, SlotPlace};
 use super::slab::Slab;
 use super::slot::Slot;
+use super::{HeldSlot, WhenFull};
 use crate::until_ready::at_once;
 
 /// A key of one limiter, by hash, and what a request does to it.
@@ -285,7 +285,12 @@ impl Shard {
     }
 
     /// [`test`](Self::test), with where the charge goes if there is one.
-    fn test_with_room(&self, ask: &Ask<'_>, together: Together<'_>, now: Timestamp) -> (Outcome, Option<Room>) {
+    fn test_with_room(
+        &self,
+        ask: &Ask<'_>,
+        together: Together<'_>,
+        now: Timestamp,
+    ) -> (Outcome, Option<Room>) {
         let outcome = self.test_alone(ask, now);
         if !outcome.is_allowed() || !self.is_charged(ask) {
             return (outcome, None);
@@ -418,7 +423,11 @@ impl Shard {
 
     /// Changes a key in which somebody waits. Under other numbers than it was charged by, it stays as it is: those who wait have
     /// their turns by the old ones.
-    fn edit_queue<T>(&mut self, ask: &Ask<'_>, change: impl FnOnce(&Paced<'_>, &mut State) -> T) -> Option<T> {
+    fn edit_queue<T>(
+        &mut self,
+        ask: &Ask<'_>,
+        change: impl FnOnce(&Paced<'_>, &mut State) -> T,
+    ) -> Option<T> {
         let Self { segments, slab, rules, .. } = self;
         let id = ask.rule.id();
         let slot = segments.find_mut(ask.hash).filter(|slot| rules.is(slot.rule(), id))?;
@@ -466,7 +475,8 @@ impl Shard {
         if !had_to_wait && before == 0 {
             return None; // nothing is written
         }
-        self.contention = if had_to_wait { before.saturating_add(WAITED).min(MOST_WAITED) } else { before - 1 };
+        self.contention =
+            if had_to_wait { before.saturating_add(WAITED).min(MOST_WAITED) } else { before - 1 };
         match self.contention {
             0 => Some(false),
             now if now >= BUSY && before < BUSY => Some(true),

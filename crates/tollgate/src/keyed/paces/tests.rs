@@ -273,8 +273,7 @@ fn another_class_keeps_the_tokens() {
 fn a_plan_asks_each_limit_at_its_own_time() {
     let users = KeyedLimiter::builder(bucket(100, 10)).clock(Clock::manual()).build();
     let tenants = users.another(bucket(10, 10));
-    let windows =
-        users.another(FixedWindow::new(100, Duration::from_secs(60), Align::First).unwrap());
+    let windows = users.another(FixedWindow::new(100, Duration::from_secs(60), Align::First).unwrap());
     let flights = users.another(Concurrency::new(5, None).unwrap());
     let tier = |limiter: &KeyedLimiter, shed| {
         let rule = limiter.rule_of(limiter.base_tier());
