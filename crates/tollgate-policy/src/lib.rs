@@ -10,6 +10,7 @@ mod headers;
 mod host;
 mod import;
 mod keys;
+mod literal_trie;
 mod machine_memory;
 mod path;
 mod policy;

@@ -51,6 +51,7 @@ impl Names {
     }
 
     /// What a request has of each, a host without its port. Of a name that comes twice, the first counts.
+    #[inline(always)] // the result is large, and this is part of every check
     pub(crate) fn values<'a>(
         &self,
         attributes: &'a [(&'a str, &'a str)],

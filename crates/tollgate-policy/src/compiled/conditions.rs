@@ -1,8 +1,9 @@
-//! Which requests something applies to, with attributes known by their place.
+//! Which requests something applies to. Attributes are known by their place.
 
 use super::attributes::{NameId, Names, Values};
+use super::index::IndexEntry;
 use crate::environment_values::EnvironmentValues;
-use crate::policy::{Match, Pattern};
+use crate::policy::{Match, Pattern, Patterns};
 
 /// The conditions of a `match`, all of which must hold.
 #[derive(Debug)]
@@ -12,7 +13,7 @@ pub(crate) struct Conditions(Vec<Condition>);
 #[derive(Debug)]
 pub(crate) struct Condition {
     attribute: NameId,
-    patterns: Vec<Pattern>,
+    patterns: Patterns,
     host: Option<String>, // the attribute's name, where the port counts
 }
 
@@ -28,6 +29,12 @@ impl Conditions {
         Self(applies_to.conditions().iter().map(condition).collect())
     }
 
+    /// The conditions as an index files them, under this place.
+    pub(super) fn index_entry(&self, place: u32) -> IndexEntry<'_> {
+        let conditions = self.0.iter().map(|condition| (condition.attribute, &*condition.patterns));
+        IndexEntry { place, conditions: conditions.collect() }
+    }
+
     /// Whether a request matches. A missing attribute matches nothing, not even `*`.
     pub(crate) fn hold(&self, values: &Values<'_>) -> bool {
         self.0.iter().all(|condition| condition.holds(values))
@@ -41,12 +48,11 @@ impl Conditions {
 
 impl Condition {
     fn holds(&self, values: &Values<'_>) -> bool {
-        let matches = |value| self.patterns.iter().any(|pattern| pattern.matches(value));
         let value = match &self.host {
             Some(host) => values.as_it_came(host),
             None => values.get(self.attribute),
         };
-        value.is_some_and(matches)
+        value.is_some_and(|value| self.patterns.match_value(value))
     }
 
     /// Why it does not hold, in words.

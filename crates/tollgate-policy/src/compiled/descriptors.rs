@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::policy::{Descriptor, Entry, Pattern, Policy};
+use crate::policy::{Descriptor, Entry, Pattern, Patterns, Policy};
 
 /// Every descriptor of a policy, by domain.
 #[derive(Debug, Default)]
@@ -14,11 +14,24 @@ struct Domain {
     counts_denied: bool, // one of its limits does
 }
 
-/// What one entry of a descriptor may be.
+/// The nodes for one entry of a descriptor.
 #[derive(Debug, Default)]
 struct Level {
     nodes: HashMap<String, Node>, // by `key_value`, or by `key` alone
-    patterns: Vec<Pattern>,       // those of the nodes that have a star, as they stand in the file
+    patterns: Patterns,           // of the nodes that have a star, in the order of the file
+}
+
+/// A level that nodes are still added to.
+#[derive(Debug, Default)]
+struct OpenLevel {
+    nodes: HashMap<String, OpenNode>,
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug, Default)]
+struct OpenNode {
+    leaf: Option<Leaf>,
+    next: OpenLevel,
 }
 
 #[derive(Debug, Default)]
@@ -43,20 +56,21 @@ impl Descriptors {
         let uncounted = (0..).zip(&policy.descriptors).map(|(i, of)| (&of.descriptor, Leaf::Uncounted(i)));
         let mut all: Vec<(&Descriptor, Leaf)> = limits.chain(uncounted).collect();
         all.sort_by_key(|(descriptor, _)| descriptor.place);
-        let mut domains: HashMap<String, Domain> = HashMap::new();
+        let mut domains: HashMap<String, (OpenLevel, bool)> = HashMap::new();
         for (descriptor, leaf) in all {
-            let domain = domains.entry(descriptor.domain.clone()).or_default();
-            domain.counts_denied |= match leaf {
+            let (level, counts_denied) = domains.entry(descriptor.domain.clone()).or_default();
+            *counts_denied |= match leaf {
                 Leaf::Limit(place) => policy.limits[place as usize].rule.counts_denied(),
                 Leaf::Uncounted(place) => policy.descriptors[place as usize].counts_denied,
             };
-            let level = &mut domain.level;
             if let Some((last, before)) = descriptor.entries.split_last() {
                 let level = before.iter().fold(level, |level, entry| &mut level.node(entry).next);
                 level.node(last).leaf = Some(leaf);
             }
         }
-        Self(domains)
+        let domain =
+            |(level, counts_denied): (OpenLevel, bool)| Domain { level: level.close(), counts_denied };
+        Self(domains.into_iter().map(|(name, open)| (name, domain(open))).collect())
     }
 
     /// Whether a descriptor of this domain may come to something. Where there are none at all, any may.
@@ -86,13 +100,21 @@ impl Level {
         joined.clear();
         joined.extend([key, "_", value]);
         let by_pattern = || {
-            let pattern = self.patterns.iter().find(|pattern| pattern.matches(joined))?;
+            let pattern = self.patterns.first_match(joined)?;
             self.nodes.get(pattern.written())
         };
         self.nodes.get(joined.as_str()).or_else(by_pattern).or_else(|| self.nodes.get(*key))
     }
+}
 
-    fn node(&mut self, entry: &Entry) -> &mut Node {
+impl OpenLevel {
+    fn close(self) -> Level {
+        let node = |node: OpenNode| Node { leaf: node.leaf, next: node.next.close() };
+        let nodes = self.nodes.into_iter().map(|(joined, open)| (joined, node(open))).collect();
+        Level { nodes, patterns: Patterns::new(self.patterns) }
+    }
+
+    fn node(&mut self, entry: &Entry) -> &mut OpenNode {
         let joined = entry.joined();
         if let Some(pattern) = entry.pattern().filter(|_| !self.nodes.contains_key(&joined)) {
             self.patterns.push(pattern);

@@ -3,6 +3,7 @@
 mod attributes;
 mod conditions;
 mod descriptors;
+mod index;
 mod limit;
 
 use std::collections::HashMap;
@@ -13,12 +14,14 @@ use tollgate::{KeyedLimiter, Rule, Shed};
 use self::attributes::{Names, TIER};
 use self::conditions::Conditions;
 use self::descriptors::Descriptors;
+use self::index::MatchIndex;
 use self::limit::OwnNumbers;
 use crate::policy::{Limit, Policy};
 use crate::request_attributes::header_table::HeaderTable;
 
 pub(crate) use self::attributes::{TENANT, Values};
 pub(crate) use self::descriptors::Leaf;
+pub(crate) use self::index::Candidates;
 pub(crate) use self::limit::{CompiledLimit, NumbersId, Parts};
 
 /// A policy, ready to plan by.
@@ -30,9 +33,10 @@ pub(crate) struct CompiledPolicy {
     pub(super) tier_names: Vec<String>,
     default_tier: TierId,
     tenants: Vec<CompiledTenant>, // as in the policy
-    costs: Vec<(Conditions, u64)>,
+    costs: CompiledCosts,
     pub(crate) limits: Vec<CompiledLimit>,
-    pub(crate) by_attributes: Vec<u32>, // those that are not found by an Envoy descriptor
+    by_name: HashMap<String, u32>,
+    pub(crate) by_attributes: MatchIndex, // limits without an Envoy descriptor
     pub(crate) descriptors: Descriptors,
 }
 
@@ -71,6 +75,37 @@ pub(crate) struct TenantNumbers<'p> {
     own: &'p [(usize, NumbersId)], // by number of the limit, in order
 }
 
+/// The costs of a policy, ready to look up.
+#[derive(Debug)]
+struct CompiledCosts {
+    costs: Vec<(Conditions, u64)>,
+    index: MatchIndex,
+}
+
+impl CompiledCosts {
+    fn new(policy: &Policy, names: &Names) -> Self {
+        let costs = policy.costs.iter().map(|cost| (Conditions::new(&cost.applies_to, names), cost.cost));
+        let costs: Vec<(Conditions, u64)> = costs.collect();
+        let entries = (0..).zip(&costs).map(|(place, (conditions, _))| conditions.index_entry(place));
+        Self { index: MatchIndex::new(entries), costs }
+    }
+
+    /// The first cost that matches. Default: 1.
+    fn cost(&self, values: &Values<'_>) -> u64 {
+        if self.costs.is_empty() {
+            return 1;
+        }
+        let first = |places: &[u32]| {
+            let mut costs = places.iter().map(|&place| &self.costs[place as usize]);
+            costs.find(|(conditions, _)| conditions.hold(values)).map_or(1, |(_, cost)| *cost)
+        };
+        match self.index.all() {
+            Some(places) => first(places),
+            None => first(&self.index.candidates(|attribute| values.get(attribute))),
+        }
+    }
+}
+
 impl CompiledPolicy {
     /// Compiles a policy, with its states in the table of `limiter`. Limits that are in `before` keep their keys. Nothing changes
     /// for requests that are decided by `before`.
@@ -85,18 +120,12 @@ impl CompiledPolicy {
         let mut tier_names: Vec<String> = policy.tiers.keys().cloned().collect();
         tier_names.sort_unstable();
         let mut compiled = Self {
-            costs: policy
-                .costs
-                .iter()
-                .map(|cost| (Conditions::new(&cost.applies_to, &names), cost.cost))
-                .collect(),
+            costs: CompiledCosts::new(&policy, &names),
             default_tier: None,
             tenants: Vec::new(),
             limits: Vec::new(),
-            by_attributes: (0..)
-                .zip(&policy.limits)
-                .filter_map(|(place, limit)| limit.descriptor.is_none().then_some(place))
-                .collect(),
+            by_name: places_by_name(&policy.limits),
+            by_attributes: MatchIndex::default(),
             descriptors: Descriptors::new(&policy),
             headers: headers_of(&policy, &names),
             names,
@@ -115,6 +144,10 @@ impl CompiledPolicy {
             let limit = CompiledLimit::new(limit.clone(), number, &compiled, same(limit), limiter, local);
             compiled.limits.push(limit);
         }
+        let by_attributes =
+            (0..).zip(&compiled.limits).filter(|(_, limit)| limit.policy.descriptor.is_none());
+        compiled.by_attributes =
+            MatchIndex::new(by_attributes.map(|(place, limit)| limit.conditions.index_entry(place)));
         compiled.add_tenants(same, local);
         compiled
     }
@@ -131,15 +164,16 @@ impl CompiledPolicy {
 
     /// The limit of this name.
     pub(crate) fn find(&self, name: &str) -> Option<&CompiledLimit> {
-        self.limits.iter().find(|limit| limit.policy.name == name)
+        self.by_name.get(name).map(|&place| self.limit(place))
     }
 
-    /// What a request costs that does not say so itself.
+    /// The cost of a request that does not set its own.
     pub(crate) fn cost(&self, values: &Values<'_>) -> u64 {
-        self.costs.iter().find(|(conditions, _)| conditions.hold(values)).map_or(1, |(_, cost)| *cost)
+        self.costs.cost(values)
     }
 
     /// What a tenant is entitled to, as the policy has it.
+    #[inline]
     pub(crate) fn standing(&self, tenant: Option<&str>) -> TenantNumbers<'_> {
         match tenant.and_then(|tenant| self.policy.tenants.place(tenant)).map(|place| &self.tenants[place]) {
             Some(tenant) => TenantNumbers { tier: tenant.tier.or(self.default_tier), own: &tenant.own },
@@ -171,8 +205,6 @@ impl CompiledPolicy {
         before: impl Fn(&Limit) -> Option<(&'b Self, &'b CompiledLimit)>,
         local: TableRules,
     ) {
-        let limits: HashMap<String, usize> =
-            (0..).zip(&self.limits).map(|(i, limit)| (limit.policy.name.clone(), i)).collect();
         let policy = Arc::clone(&self.policy);
         self.tenants.reserve_exact(policy.tenants.len());
         for tenant in policy.tenants.values() {
@@ -180,7 +212,9 @@ impl CompiledPolicy {
             let tier = tenant.tier.as_deref().and_then(|tier| self.tier(tier));
             let mut own: Vec<(usize, NumbersId)> = Vec::new();
             for (name, rule) in tenant.limits.iter() {
-                let Some(limit) = limits.get(name).map(|&i| &mut self.limits[i]) else { continue };
+                let Some(limit) = self.by_name.get(name).map(|&place| &mut self.limits[place as usize]) else {
+                    continue;
+                };
                 let is_blocked = limit.policy.has_blocked_descriptor() || tenant.is_blocked(name);
                 let numbers = OwnNumbers { rule: *rule, is_blocked, shed };
                 let had = before(&limit.policy).map(|(_, limit)| limit);
@@ -236,6 +270,15 @@ impl LimitNumbers {
     pub(crate) fn free(&mut self, numbers: Vec<usize>) {
         self.free.extend(numbers);
     }
+}
+
+/// The places of limits by name. If a name comes twice, the first place counts.
+fn places_by_name(limits: &[Limit]) -> HashMap<String, u32> {
+    let mut places = HashMap::with_capacity(limits.len());
+    for (place, limit) in (0..).zip(limits) {
+        places.entry(limit.name.clone()).or_insert(place);
+    }
+    places
 }
 
 /// Every attribute that a policy looks at.

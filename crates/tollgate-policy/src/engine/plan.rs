@@ -11,7 +11,9 @@ use tollgate::{Action, Group, KeyedLimiter, RequestRule, Rule};
 
 use super::verdict::Key;
 use super::{Engine, Hits, TooManyLimits};
-use crate::compiled::{CompiledLimit, CompiledPolicy, Leaf, NumbersId, TENANT, TenantNumbers, Values};
+use crate::compiled::{
+    Candidates, CompiledLimit, CompiledPolicy, Leaf, NumbersId, TENANT, TenantNumbers, Values,
+};
 use crate::policy::{Descriptor, OnError, Uncounted};
 use crate::store;
 
@@ -118,13 +120,37 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds an ask for each limit that applies to the last request by its attributes.
+    #[inline]
     pub(super) fn add_by_attributes(
         &mut self,
         compiled: &'a CompiledPolicy,
         standing: &TenantNumbers<'_>,
         can_hold: bool,
     ) {
-        for &place in &compiled.by_attributes {
+        match compiled.by_attributes.all() {
+            Some(places) => self.add_candidates(compiled, standing, can_hold, places),
+            None => {
+                let places = self.candidates(compiled);
+                self.add_candidates(compiled, standing, can_hold, &places);
+            }
+        }
+    }
+
+    /// The limits that may apply to the last request by its attributes.
+    pub(super) fn candidates(&self, compiled: &CompiledPolicy) -> Candidates {
+        let values = &self.requests.last().expect("a request was added").values;
+        compiled.by_attributes.candidates(|attribute| values.get(attribute))
+    }
+
+    /// Adds an ask for each of these limits that applies to the last request by its attributes.
+    fn add_candidates(
+        &mut self,
+        compiled: &'a CompiledPolicy,
+        standing: &TenantNumbers<'_>,
+        can_hold: bool,
+        places: &[u32],
+    ) {
+        for &place in places {
             let limit = compiled.limit(place);
             let values = &self.requests.last().expect("a request was added").values;
             if (limit.is_concurrency && !can_hold) || !limit.conditions.hold(values) {

@@ -150,12 +150,17 @@ impl PolicyInForce<'_> {
     ///
     /// When more than 32 limits apply to one.
     pub fn require_few(&self, requests: &[Request<'_>]) -> Result<(), TooManyLimits> {
-        // If the policy has at most 32 limits, no more than 32 can apply.
-        if self.compiled.limits.len() <= MOST_LIMITS {
+        let (engine, compiled, now) = (self.engine, &*self.compiled, Timestamp::default());
+        // In most policies, no request can have more than 32 candidates.
+        if compiled.by_attributes.most() <= MOST_LIMITS {
             return Ok(());
         }
-        let (engine, compiled) = (self.engine, &*self.compiled);
         requests.iter().try_for_each(|request| {
+            let mut plan = Plan::new(engine);
+            plan.add_request(engine, compiled, request.attributes, Hits::Charge(0), None);
+            if plan.candidates(compiled).len() <= MOST_LIMITS {
+                return Ok(());
+            }
             CheckCall { engine, compiled, request: *request, can_hold: false }.plan(drop)
         })
     }

@@ -1,6 +1,11 @@
 //! Which requests something applies to.
 
+mod pattern_index;
+mod patterns;
+
 use std::borrow::Cow;
+
+use smallvec::SmallVec;
 
 use crate::fault::Fault;
 use crate::host::{host_parts, is_host_attribute, normal_host};
@@ -8,6 +13,9 @@ use crate::keys::{self, Takes};
 use crate::reader::Reader;
 use crate::request_attributes::header_table::normal_scheme;
 use crate::yaml::Node;
+
+pub(crate) use self::pattern_index::{Literal, PatternIndex, Position, View};
+pub(crate) use self::patterns::Patterns;
 
 /// Conditions on attributes, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +25,8 @@ pub struct Match {
 }
 
 /// Which paths are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct PathForm {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct PathForm {
     ignore_case: bool,
     any_slash: bool, // at the end
 }
@@ -27,11 +35,11 @@ struct PathForm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) attribute: String,
-    pub(crate) patterns: Vec<Pattern>,
+    pub(crate) patterns: Patterns,
 }
 
 /// Text in which `*` stands for any run of characters, none included.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     written: String,
     text: String, // in the form that values of the attribute have
@@ -39,7 +47,7 @@ pub(crate) struct Pattern {
 }
 
 /// How values of an attribute are compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Form {
     /// As they are.
     Exact,
@@ -50,7 +58,7 @@ enum Form {
 }
 
 /// The ports of a host that match.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Port {
     Any,
     Usual, // none, 80 and 443
@@ -103,7 +111,7 @@ impl Match {
         let mut conditions: Vec<Condition> = Vec::new();
         for (name, value) in attributes {
             if conditions.iter().all(|known| known.attribute != name) {
-                let patterns = vec![Pattern::exact(value.to_owned())];
+                let patterns = Patterns::new(vec![Pattern::exact(value.to_owned())]);
                 conditions.push(Condition { attribute: name.to_owned(), patterns });
             }
         }
@@ -142,7 +150,7 @@ impl Match {
     pub(crate) fn may_hold(&self, attributes: &[(&str, String)]) -> bool {
         self.conditions.iter().all(|condition| {
             let known = attributes.iter().find(|(name, _)| *name == condition.attribute);
-            known.is_none_or(|(_, value)| condition.patterns.iter().any(|pattern| pattern.matches(value)))
+            known.is_none_or(|(_, value)| condition.patterns.match_value(value))
         })
     }
 }
@@ -164,7 +172,7 @@ impl Condition {
     fn read(reader: &Reader<'_>, attribute: String, node: &Node, path: PathForm) -> Self {
         let written = reader.one_or_more(node).iter().filter_map(|node| reader.text(node));
         let patterns = written.map(|written| Pattern::new(&attribute, written, path)).collect();
-        Self { attribute, patterns }
+        Self { attribute, patterns: Patterns::new(patterns) }
     }
 }
 
@@ -219,6 +227,24 @@ impl Pattern {
     /// The pattern as it stands in the file.
     pub(crate) fn written(&self) -> &str {
         &self.written
+    }
+
+    /// The form of a value that it is compared with.
+    pub(crate) fn view(&self) -> View {
+        match &self.form {
+            Form::Exact => View::AsIs,
+            Form::Path { form, .. } => View::Path(*form),
+            Form::Host(_) => View::Host,
+        }
+    }
+
+    /// Texts with stars. Each value that matches the pattern matches one of them in its [view](Self::view).
+    pub(crate) fn texts(&self) -> SmallVec<[&str; 2]> {
+        let without_slash = match &self.form {
+            Form::Path { without_slash, .. } => without_slash.as_deref(),
+            Form::Exact | Form::Host(_) => None,
+        };
+        [Some(self.text.as_str()), without_slash].into_iter().flatten().collect()
     }
 
     fn has_star(&self) -> bool {
@@ -352,8 +378,10 @@ mod tests {
     #[test]
     fn patterns_that_one_path_can_match_do_not_exclude_each_other() {
         let both = PathForm { ignore_case: true, any_slash: true };
-        let condition =
-            |patterns: &[Pattern]| Condition { attribute: "path".to_owned(), patterns: patterns.to_vec() };
+        let condition = |patterns: &[Pattern]| Condition {
+            attribute: "path".to_owned(),
+            patterns: Patterns::new(patterns.to_vec()),
+        };
         let (exact, wide) =
             (|text: &str| Pattern::exact(text.to_owned()), |text: &str| Pattern::path(text.to_owned(), both));
         for (one, other, excludes) in [

@@ -27,7 +27,7 @@ pub use self::gateway::{Adaptive, AdaptiveRates, FairQueue, Gateway, MinRate, Sl
 use self::limit::ReadLimit;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;
-pub(crate) use self::matching::{Condition, Pattern};
+pub(crate) use self::matching::{Condition, Literal, Pattern, PatternIndex, Patterns, Position, View};
 pub(crate) use self::sent_rule::sent_rule;
 pub use self::settings::{
     AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, UpstreamHeaders, XRateLimit,

@@ -1,0 +1,113 @@
+//! A list of patterns of which one must match.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::{Literal, Pattern, PatternIndex, View};
+
+/// A longer list has an index. It is faster from about this length on.
+const MOST_SCANNED: usize = 8;
+
+/// Patterns of which one must match. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Patterns(Arc<PatternList>);
+
+#[derive(Debug, Default)]
+struct PatternList {
+    patterns: Vec<Pattern>,
+    index: Option<IndexedPatterns>,
+}
+
+/// The places of patterns by their literals.
+#[derive(Debug)]
+struct IndexedPatterns {
+    index: PatternIndex,
+    buckets: Vec<Vec<u32>>,
+    unfiled: Vec<u32>, // patterns without a literal
+}
+
+impl Patterns {
+    pub(crate) fn new(patterns: Vec<Pattern>) -> Self {
+        let index = (patterns.len() > MOST_SCANNED).then(|| IndexedPatterns::new(&patterns));
+        Self(Arc::new(PatternList { patterns, index }))
+    }
+
+    /// Whether a value matches one of them.
+    #[inline]
+    pub(crate) fn match_value(&self, value: &str) -> bool {
+        match &self.0.index {
+            None => self.iter().any(|pattern| pattern.matches(value)),
+            Some(_) => self.first_match(value).is_some(),
+        }
+    }
+
+    /// The first pattern that a value matches.
+    pub(crate) fn first_match(&self, value: &str) -> Option<&Pattern> {
+        let Some(index) = &self.0.index else { return self.iter().find(|pattern| pattern.matches(value)) };
+        let mut first: Option<u32> = None;
+        index.candidates(value, &mut |place| {
+            if first.is_none_or(|first| place < first) && self[place as usize].matches(value) {
+                first = Some(place);
+            }
+        });
+        first.map(|place| &self[place as usize])
+    }
+}
+
+impl Deref for Patterns {
+    type Target = [Pattern];
+
+    fn deref(&self) -> &[Pattern] {
+        &self.0.patterns
+    }
+}
+
+impl PartialEq for Patterns {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || **self == **other
+    }
+}
+
+impl Eq for Patterns {}
+
+impl IndexedPatterns {
+    fn new(patterns: &[Pattern]) -> Self {
+        let texts = || {
+            (0..).zip(patterns).flat_map(|(place, pattern)| {
+                pattern.texts().into_iter().map(move |text| (place, pattern.view(), text))
+            })
+        };
+        let mut counts: HashMap<(View, Literal<'_>), usize> = HashMap::new();
+        for (_, view, text) in texts() {
+            Literal::all(text)
+                .into_iter()
+                .for_each(|literal| *counts.entry((view, literal)).or_default() += 1);
+        }
+        let mut numbers: HashMap<(View, Literal<'_>), u32> = HashMap::new();
+        let (mut buckets, mut unfiled): (Vec<Vec<u32>>, Vec<u32>) = (Vec::new(), Vec::new());
+        for (place, view, text) in texts() {
+            let rarest = Literal::all(text).into_iter().min_by_key(|literal| counts[&(view, *literal)]);
+            let Some(literal) = rarest else {
+                unfiled.push(place);
+                continue;
+            };
+            let number = *numbers.entry((view, literal)).or_insert_with(|| {
+                buckets.push(Vec::new());
+                buckets.len() as u32 - 1
+            });
+            buckets[number as usize].push(place);
+        }
+        let index =
+            PatternIndex::new(numbers.into_iter().map(|((view, literal), number)| (view, literal, number)));
+        Self { index, buckets, unfiled }
+    }
+
+    /// Passes the places of the patterns that a value may match.
+    fn candidates(&self, value: &str, found: &mut impl FnMut(u32)) {
+        self.unfiled.iter().for_each(|&place| found(place));
+        self.index.find(value, &mut |number| {
+            self.buckets[number as usize].iter().for_each(|&place| found(place));
+        });
+    }
+}
