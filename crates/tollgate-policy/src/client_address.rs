@@ -27,9 +27,7 @@ impl ClientIp {
     /// Whether a peer is a proxy of ours, whose headers are believed.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         match &self.trust {
-            Trust::Proxies(networks) => {
-                networks.iter().any(|network| contains(*network, peer.to_canonical()))
-            }
+            Trust::Proxies(networks) => networks.contain(peer.to_canonical()),
             Trust::Hops(hops) => *hops > 0,
         }
     }
@@ -146,15 +144,87 @@ impl ClientIp {
 /// Addresses on the way of a request, the nearest first.
 pub type AddressChain = SmallVec<[IpAddr; 4]>;
 
-/// Whether an address is of a network. Neither is an IPv4 address in an IPv6 one.
-fn contains((network, length): (IpAddr, u8), address: IpAddr) -> bool {
-    let alike = |a: u128, b: u128, bits: u8| length == 0 || (a ^ b) >> (bits - length.min(bits)) == 0;
-    match (network, address) {
-        (IpAddr::V4(network), IpAddr::V4(address)) => {
-            alike(network.to_bits().into(), address.to_bits().into(), 32)
+/// Networks of addresses, each an address and the length of its prefix. A lookup takes time by the logarithm of their number.
+///
+/// ```
+/// use tollgate_policy::Networks;
+///
+/// let networks = Networks::from_iter([("10.0.0.0".parse()?, 8), ("fd00::".parse()?, 8)]);
+/// assert!(networks.contain("10.1.2.3".parse()?));
+/// assert!(!networks.contain("11.0.0.0".parse()?));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks {
+    networks: Vec<(IpAddr, u8)>,
+    v4: Ranges,
+    v6: Ranges,
+}
+
+/// The first and the last address of ranges that do not overlap, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Ranges(Vec<(u128, u128)>);
+
+impl FromIterator<(IpAddr, u8)> for Networks {
+    fn from_iter<I: IntoIterator<Item = (IpAddr, u8)>>(networks: I) -> Self {
+        let networks: Vec<(IpAddr, u8)> = networks.into_iter().collect();
+        let range = |address: u128, host_bits: u8| {
+            let hosts = u128::MAX.checked_shr(128 - u32::from(host_bits)).unwrap_or(0);
+            (address & !hosts, address | hosts)
+        };
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for (address, length) in &networks {
+            match address {
+                IpAddr::V4(address) => {
+                    v4.push(range(address.to_bits().into(), 32_u8.saturating_sub(*length)))
+                }
+                IpAddr::V6(address) => v6.push(range(address.to_bits(), 128_u8.saturating_sub(*length))),
+            }
         }
-        (IpAddr::V6(network), IpAddr::V6(address)) => alike(network.to_bits(), address.to_bits(), 128),
-        _ => false,
+        Self { networks, v4: Ranges::new(v4), v6: Ranges::new(v6) }
+    }
+}
+
+impl Networks {
+    /// Whether an address is in one of the networks. An IPv4 address is in no IPv6 network.
+    pub fn contain(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.v4.contain(address.to_bits().into()),
+            IpAddr::V6(address) => self.v6.contain(address.to_bits()),
+        }
+    }
+
+    /// The networks, in the order in which they were given.
+    pub fn iter(&self) -> std::slice::Iter<'_, (IpAddr, u8)> {
+        self.networks.iter()
+    }
+}
+
+impl<'n> IntoIterator for &'n Networks {
+    type Item = &'n (IpAddr, u8);
+    type IntoIter = std::slice::Iter<'n, (IpAddr, u8)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Ranges {
+    fn new(mut ranges: Vec<(u128, u128)>) -> Self {
+        ranges.sort_unstable();
+        let mut merged: Vec<(u128, u128)> = Vec::new();
+        for (first, last) in ranges {
+            match merged.last_mut() {
+                Some((_, end)) if first <= *end => *end = last.max(*end),
+                _ => merged.push((first, last)),
+            }
+        }
+        Self(merged)
+    }
+
+    fn contain(&self, address: u128) -> bool {
+        let behind = self.0.partition_point(|(first, _)| *first <= address);
+        behind.checked_sub(1).is_some_and(|place| address <= self.0[place].1)
     }
 }
 

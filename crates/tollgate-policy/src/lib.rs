@@ -24,7 +24,7 @@ mod schema;
 mod store;
 mod yaml;
 
-pub use client_address::AddressChain;
+pub use client_address::{AddressChain, Networks};
 pub use engine::{
     Answer, CellNumbers, CellRequest, Described, DescriptorVerdict, Engine, EngineError, Explained,
     Explanation, Hits, Key, KeyStatus, LimitVerdict, LoadSource, NotDecided, Override, Permits,

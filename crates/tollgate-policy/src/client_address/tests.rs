@@ -1,6 +1,9 @@
+use std::net::IpAddr;
 use std::path::Path;
 
-use crate::{ClientIp, Policy};
+use tollgate_testkit::Random;
+
+use crate::{ClientIp, Networks, Policy};
 
 fn client_ip(settings: &str) -> ClientIp {
     let file = format!("identity: {{ client_ip: {settings} }}");
@@ -175,6 +178,44 @@ fn a_network_of_any_length_contains_what_it_should() {
     for (network, peer, expected) in rows {
         let client_ip = client_ip(&format!("{{ trusted_proxies: ['{network}'] }}"));
         assert_eq!(client_ip.trusts(peer.parse().unwrap()), expected, "{peer} of {network}");
+    }
+}
+
+/// Whether an address is in one network, bit by bit.
+fn contains((network, length): (IpAddr, u8), address: IpAddr) -> bool {
+    let bits = |address: IpAddr| -> Vec<bool> {
+        let octets = match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        octets.iter().flat_map(|octet| (0..8).rev().map(move |bit| octet >> bit & 1 == 1)).collect()
+    };
+    let length = usize::from(length);
+    network.is_ipv4() == address.is_ipv4() && bits(network)[..length] == bits(address)[..length]
+}
+
+#[test]
+fn networks_agree_with_asking_each_network() {
+    let mut random = Random::new(20);
+    // Few different bits, so that networks overlap, touch, and contain the addresses.
+    let address = |random: &mut Random| match random.chance(1, 2) {
+        true => IpAddr::from([10, 0, random.below(4) as u8 * 64, random.below(8) as u8 * 32]),
+        false => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, random.below(64) as u16 * 0x400]),
+    };
+    for _ in 0..2_000 {
+        let network = |random: &mut Random| {
+            let address = address(random);
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            (address, if random.chance(1, 20) { 0 } else { random.between(most - 16, most) as u8 })
+        };
+        let listed: Vec<(IpAddr, u8)> = (0..random.below(12)).map(|_| network(&mut random)).collect();
+        let networks: Networks = listed.iter().copied().collect();
+        assert!(networks.iter().eq(&listed));
+        for _ in 0..50 {
+            let address = address(&mut random);
+            let expected = listed.iter().any(|network| contains(*network, address));
+            assert_eq!(networks.contain(address), expected, "{address} in {listed:?}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::client_address::Networks;
 use crate::fault::Fault;
 use crate::keys;
 use crate::reader::{Reader, Section};
@@ -188,18 +189,18 @@ pub struct ClientIp {
     pub ipv6_prefix: u8,
 }
 
-/// Whose word on the client's address is taken.
+/// The proxies whose word on the client's address is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// That of proxies in these networks: address and length of the prefix.
-    Proxies(Vec<(IpAddr, u8)>),
-    /// That of as many proxies in a row, whatever their addresses.
+    /// Proxies in these networks.
+    Proxies(Networks),
+    /// This number of proxies in a row, whatever their addresses.
     Hops(usize),
 }
 
 impl Default for Trust {
     fn default() -> Self {
-        Self::Proxies(Vec::new())
+        Self::Proxies(Networks::default())
     }
 }
 
@@ -242,7 +243,7 @@ impl ClientIp {
     fn read(reader: &Reader<'_>, node: &Node) -> Option<Self> {
         let section = reader.section(node, keys::CLIENT_IP)?;
         let proxies = section.get("trusted_proxies").map_or(&[][..], |node| reader.list(node));
-        let proxies: Vec<_> = proxies.iter().filter_map(|node| reader.read(node, network)).collect();
+        let proxies: Networks = proxies.iter().filter_map(|node| reader.read(node, network)).collect();
         let trust = match section.get("trusted_hops") {
             None => Trust::Proxies(proxies),
             Some(node) => {

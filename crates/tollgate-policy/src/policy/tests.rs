@@ -33,7 +33,7 @@ fn the_full_file_is_read() {
     assert_eq!(listen.http, Some("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(policy.admin_token_file.as_deref(), Some("dir/./admin.token"));
     assert_eq!(policy.identity.tenant.as_deref(), Some("header.x-api-key"));
-    let trust = Trust::Proxies(vec![("127.0.0.1".parse().unwrap(), 32)]);
+    let trust = Trust::Proxies([("127.0.0.1".parse().unwrap(), 32)].into_iter().collect());
     assert_eq!(policy.identity.client_ip.trust, trust);
     assert_eq!(policy.default_tier.as_deref(), Some("free"));
     assert_eq!((policy.tiers["enterprise"].weight.get(), policy.tiers["enterprise"].shed), (8, 0));
