@@ -26,7 +26,7 @@ struct Kind {
     is_envoy: bool,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::new("exact path", |n| limits(n, |i| format!("path: /api/p{i}")), |i| path(format!("/api/p{i}"))),
     Kind::new(
         "path prefix",
@@ -62,6 +62,11 @@ const KINDS: [Kind; 13] = [
         "host and port",
         |n| limits(n, |i| format!("attributes: {{ host: 'h{i}.example:8443' }}")),
         |i| vec![("method", "GET".to_owned()), ("host", format!("h{i}.example:8443"))],
+    ),
+    Kind::new(
+        "a header for each limit",
+        |n| limits(n, |i| format!("attributes: {{ header.x-{i}: '1' }}")),
+        |i| vec![("header.x-1", "1".to_owned()), ("header.x-y", i.to_string())],
     ),
     Kind::new(
         "one list of tenants",

@@ -13,14 +13,21 @@ pub(crate) struct Names {
 }
 
 /// The place of an attribute among them.
-pub(crate) type NameId = u16;
+pub(crate) type NameId = u32;
 
-/// What a request has of each.
+/// The values of a request, by the attributes that the policy looks at.
 #[derive(Default)]
 pub(crate) struct Values<'a> {
-    by_name: SmallVec<[Option<&'a str>; 8]>,
-    all: &'a [(&'a str, &'a str)], // as they came
+    by_name: SmallVec<[Option<&'a str>; 8]>, // one for each name, if there are few names
+    present: Option<Box<PresentValues<'a>>>, // if there are many names
+    all: &'a [(&'a str, &'a str)],           // as they came
 }
+
+/// The values that a request has, in order of their names.
+type PresentValues<'a> = SmallVec<[(NameId, &'a str); 8]>;
+
+/// With more names, only the values that a request has are kept. Otherwise each request would take time by the number of names.
+const MOST_NAMES_EACH: usize = 32;
 
 /// Who is asking, where a policy tells tenants apart.
 pub(crate) const TENANT: &str = "tenant";
@@ -43,7 +50,7 @@ impl Names {
     }
 
     pub(crate) fn name(&self, id: NameId) -> &str {
-        &self.names[usize::from(id)]
+        &self.names[id as usize]
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
@@ -57,17 +64,35 @@ impl Names {
         attributes: &'a [(&'a str, &'a str)],
         tier: Option<&'a str>,
     ) -> Values<'a> {
+        if self.names.len() > MOST_NAMES_EACH {
+            return self.present_values(attributes, tier);
+        }
         let mut values: SmallVec<[Option<&'a str>; 8]> = SmallVec::from_elem(None, self.names.len());
         for (name, value) in attributes {
             if let Some(place) = self.place(name) {
                 let value = if self.hosts.contains(&place) { host_name(value) } else { value };
-                values[usize::from(place)].get_or_insert(value);
+                values[place as usize].get_or_insert(value);
             }
         }
         if let Some(place) = self.place(TIER) {
-            values[usize::from(place)] = tier;
+            values[place as usize] = tier;
         }
-        Values { by_name: values, all: attributes }
+        Values { by_name: values, present: None, all: attributes }
+    }
+
+    /// [`values`](Self::values) where there are many names.
+    #[cold]
+    fn present_values<'a>(&self, attributes: &'a [(&'a str, &'a str)], tier: Option<&'a str>) -> Values<'a> {
+        let tier_place = self.place(TIER);
+        let of_attribute = |(name, value): &(&'a str, &'a str)| {
+            let place = self.place(name).filter(|place| Some(*place) != tier_place)?;
+            Some((place, if self.hosts.contains(&place) { host_name(value) } else { value }))
+        };
+        let mut present: PresentValues<'a> = attributes.iter().filter_map(of_attribute).collect();
+        present.extend(tier_place.zip(tier));
+        present.sort_by_key(|(place, _)| *place); // stable: the first of a name stays first
+        present.dedup_by_key(|(place, _)| *place);
+        Values { by_name: SmallVec::new(), present: Some(Box::new(present)), all: attributes }
     }
 }
 
@@ -77,8 +102,25 @@ fn order(a: &str, b: &str) -> std::cmp::Ordering {
 }
 
 impl<'a> Values<'a> {
+    #[inline]
     pub(crate) fn get(&self, id: NameId) -> Option<&'a str> {
-        self.by_name[usize::from(id)]
+        match self.by_name.get(id as usize) {
+            Some(value) => *value,
+            None => self.get_present(id),
+        }
+    }
+
+    #[cold]
+    fn get_present(&self, id: NameId) -> Option<&'a str> {
+        let present = self.present.as_ref()?;
+        let place = present.binary_search_by_key(&id, |(known, _)| *known).ok()?;
+        Some(present[place].1)
+    }
+
+    /// The attributes that the request has, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NameId, &'a str)> {
+        let by_name = (0..).zip(&self.by_name).filter_map(|(id, value)| Some((id, (*value)?)));
+        by_name.chain(self.present.iter().flat_map(|present| present.iter().copied()))
     }
 
     /// The attributes as they came.

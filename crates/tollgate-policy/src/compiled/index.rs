@@ -10,10 +10,10 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::attributes::NameId;
+use super::attributes::{NameId, Values};
 use crate::policy::{Literal, Pattern, PatternIndex, Position, View};
 
-/// Up to this many are looked at one by one, which is faster than a lookup.
+/// Up to this many limits, or attributes, are looked at one by one, which is faster than a lookup.
 const MOST_SCANNED: usize = 8;
 /// A bucket of this size is as good as a smaller one.
 const FEW: usize = 4;
@@ -23,8 +23,8 @@ const MOST_LEVELS: usize = 8;
 /// Places of limits, or of anything else with conditions, by the requests that they may apply to.
 #[derive(Debug, Default)]
 pub(crate) struct MatchIndex {
-    always: Vec<u32>, // candidates for every request, in order
-    by_attribute: Vec<(NameId, PatternIndex)>,
+    always: Vec<u32>,                          // candidates for every request, in order
+    by_attribute: Vec<(NameId, PatternIndex)>, // in order of the attributes
     buckets: Vec<Bucket>,
     most: usize,
 }
@@ -40,6 +40,25 @@ enum Bucket {
 pub(crate) struct IndexEntry<'p> {
     pub(crate) place: u32,
     pub(crate) conditions: SmallVec<[(NameId, &'p [Pattern]); 2]>,
+}
+
+/// The values of a request, by attribute.
+pub(crate) trait AttributeValues<'v> {
+    fn get(&self, attribute: NameId) -> Option<&'v str>;
+
+    /// The attributes that the request has.
+    fn iter(&self) -> impl Iterator<Item = (NameId, &'v str)>;
+}
+
+impl<'v> AttributeValues<'v> for Values<'v> {
+    #[inline]
+    fn get(&self, attribute: NameId) -> Option<&'v str> {
+        Values::get(self, attribute)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (NameId, &'v str)> {
+        Values::iter(self)
+    }
 }
 
 /// The places that may apply to a request, each once, in order.
@@ -83,8 +102,9 @@ impl MatchIndex {
             buckets.push(Bucket::new(&entries, &used));
         }
         let index = |literals: Vec<_>| PatternIndex::new(literals.into_iter());
-        let by_attribute: Vec<(NameId, PatternIndex)> =
+        let mut by_attribute: Vec<(NameId, PatternIndex)> =
             by_attribute.into_iter().map(|(attribute, literals)| (attribute, index(literals))).collect();
+        by_attribute.sort_unstable_by_key(|(attribute, _)| *attribute);
         let weight = |bucket: u32| buckets[bucket as usize].most();
         let filed: usize = by_attribute.iter().map(|(_, index)| index.most(weight)).sum();
         let most = entries.len().min(always.len() + filed);
@@ -108,22 +128,31 @@ impl MatchIndex {
     }
 
     /// The places that may apply to a request with these values.
-    pub(crate) fn candidates<'v>(&self, value: impl Fn(NameId) -> Option<&'v str>) -> Candidates {
+    pub(crate) fn candidates<'v>(&self, values: &impl AttributeValues<'v>) -> Candidates {
         let mut places = Candidates::new();
-        self.collect(&value, &mut places);
+        self.collect(values, &mut places);
         places.sort_unstable();
         places.dedup();
         places
     }
 
-    fn collect<'v>(&self, value: &impl Fn(NameId) -> Option<&'v str>, places: &mut Candidates) {
+    fn collect<'v>(&self, values: &impl AttributeValues<'v>, places: &mut Candidates) {
         places.extend_from_slice(&self.always);
-        for (attribute, index) in &self.by_attribute {
-            let Some(value_of_attribute) = value(*attribute) else { continue };
-            index.find(value_of_attribute, &mut |bucket| match &self.buckets[bucket as usize] {
+        let mut find = |value: &str, index: &PatternIndex| {
+            index.find(value, &mut |bucket| match &self.buckets[bucket as usize] {
                 Bucket::Places(found) => places.extend_from_slice(found),
-                Bucket::Index(index) => index.collect(value, places),
+                Bucket::Index(index) => index.collect(values, places),
             });
+        };
+        if self.by_attribute.len() <= MOST_SCANNED {
+            for (attribute, index) in &self.by_attribute {
+                values.get(*attribute).into_iter().for_each(|value| find(value, index));
+            }
+            return;
+        }
+        for (attribute, value) in values.iter() {
+            let place = self.by_attribute.binary_search_by_key(&attribute, |(known, _)| *known);
+            place.into_iter().for_each(|place| find(value, &self.by_attribute[place].1));
         }
     }
 }

@@ -101,7 +101,7 @@ impl CompiledCosts {
         };
         match self.index.all() {
             Some(places) => first(places),
-            None => first(&self.index.candidates(|attribute| values.get(attribute))),
+            None => first(&self.index.candidates(values)),
         }
     }
 }

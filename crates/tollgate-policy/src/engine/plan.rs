@@ -138,8 +138,7 @@ impl<'a> Plan<'a> {
 
     /// The limits that may apply to the last request by its attributes.
     pub(super) fn candidates(&self, compiled: &CompiledPolicy) -> Candidates {
-        let values = &self.requests.last().expect("a request was added").values;
-        compiled.by_attributes.candidates(|attribute| values.get(attribute))
+        compiled.by_attributes.candidates(&self.requests.last().expect("a request was added").values)
     }
 
     /// Adds an ask for each of these limits that applies to the last request by its attributes.
