@@ -14,14 +14,13 @@ use tollgate::{KeyedLimiter, Rule, Shed};
 use self::attributes::{Names, TIER};
 use self::conditions::Conditions;
 use self::descriptors::Descriptors;
-use self::index::MatchIndex;
 use self::limit::OwnNumbers;
 use crate::policy::{Limit, Policy};
 use crate::request_attributes::header_table::HeaderTable;
 
-pub(crate) use self::attributes::{TENANT, Values};
+pub(crate) use self::attributes::{NameId, TENANT, Values};
 pub(crate) use self::descriptors::Leaf;
-pub(crate) use self::index::Candidates;
+pub(crate) use self::index::{AttributeValues, Candidates, IndexEntry, MatchIndex};
 pub(crate) use self::limit::{CompiledLimit, NumbersId, Parts};
 
 /// A policy, ready to plan by.

@@ -1,7 +1,10 @@
 //! What can be said of a policy before it is put in force.
 
+use std::collections::HashMap;
+
 use tollgate::Rule;
 
+use super::match_groups::MatchGroups;
 use super::numbers::strict_counter;
 use super::{Limit, OnError, Policy, StoreSettings, Trust};
 use crate::engine::{MOST_LIMITS, USUAL_LIMITS};
@@ -32,6 +35,15 @@ impl std::fmt::Display for Change {
     }
 }
 
+impl Limit {
+    /// The least that passes at once, for any tier. None if nothing passes for all of them.
+    fn least_capacity(&self) -> Option<u64> {
+        let own = (!self.is_blocked(None)).then(|| self.rule.capacity());
+        let tiers = self.tiers.iter().filter(|(tier, _)| !self.is_blocked(Some(tier.as_str())));
+        own.into_iter().chain(tiers.map(|(_, rule)| rule.capacity())).min()
+    }
+}
+
 /// Attributes that requests usually have.
 const USUAL: [&str; 8] = ["tenant", "user", "ip", "method", "path", "host", "tier", "key"];
 
@@ -57,9 +69,7 @@ impl Policy {
     /// What is allowed and still worth a second look.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        // Of limits by descriptors, Envoy decides how many apply: one for each that it sends.
-        let by_attributes = self.limits.iter().filter(|limit| limit.descriptor.is_none());
-        let at_once = by_attributes.map(|limit| self.together_with(limit)).max().unwrap_or(0);
+        let at_once = self.most_at_once();
         if at_once > USUAL_LIMITS {
             warnings.push(format!(
                 "{at_once} limits may apply to one request: up to {USUAL_LIMITS} are decided without allocation, \
@@ -155,10 +165,27 @@ impl Policy {
     }
 
     fn warn_of_costs(&self, warnings: &mut Vec<String>) {
+        let most = self.costs.iter().map(|cost| cost.cost).max().unwrap_or(0);
+        // Only limits that hold less than a request may cost are of interest: in order of what they hold, so that most are skipped.
+        let mut small: Vec<(u64, usize)> = (0..)
+            .zip(&self.limits)
+            .filter(|(_, limit)| !limit.shadow && limit.descriptor.is_none())
+            .filter_map(|(place, limit)| Some((limit.least_capacity()?, place)))
+            .filter(|(capacity, _)| *capacity < most)
+            .collect();
+        small.sort_unstable();
+        let mut groups = MatchGroups::new(small.iter().map(|(_, place)| &self.limits[*place].applies_to));
         for cost in &self.costs {
-            let sample = cost.applies_to.sample();
-            let live = self.limits.iter().filter(|limit| !limit.shadow && limit.descriptor.is_none());
-            for limit in live.filter(|limit| limit.applies_to.may_hold(&sample)) {
+            let too_small = |group: &[u32]| {
+                let places = group.iter().map(|&place| small[place as usize]);
+                places.take_while(|(capacity, _)| *capacity < cost.cost).map(|(_, place)| place).collect()
+            };
+            let mut places: Vec<usize> = groups
+                .may_hold(&cost.applies_to.sample())
+                .flat_map(|group| -> Vec<usize> { too_small(group) })
+                .collect();
+            places.sort_unstable();
+            for limit in places.into_iter().map(|place| &self.limits[place]) {
                 let small = limit.tiers.iter().filter(|(tier, rule)| {
                     rule.capacity() < cost.cost && !limit.is_blocked(Some(tier.as_str()))
                 });
@@ -168,14 +195,12 @@ impl Policy {
                 if limit.rule.capacity() < cost.cost && !limit.is_blocked(None) {
                     small.insert(0, limit.rule.capacity().to_string());
                 }
-                if !small.is_empty() {
-                    warnings.push(format!(
-                        "limit `{}` holds {} and a request may cost {}: where both apply, it never passes",
-                        limit.name,
-                        small.join(", "),
-                        cost.cost
-                    ));
-                }
+                warnings.push(format!(
+                    "limit `{}` holds {} and a request may cost {}: where both apply, it never passes",
+                    limit.name,
+                    small.join(", "),
+                    cost.cost
+                ));
             }
         }
     }
@@ -198,9 +223,11 @@ impl Policy {
                 }
             }
         }
+        let mut meant: HashMap<&str, Option<&str>> = HashMap::new();
         for limit in &self.limits {
             for name in limit.key.iter().flat_map(|part| &part.0) {
-                if let Some(meant) = nearest(name, USUAL.into_iter()).filter(|meant| meant != name) {
+                let meant = meant.entry(name).or_insert_with(|| nearest(name, USUAL.into_iter()));
+                if let Some(meant) = meant.filter(|meant| meant != name) {
                     warnings
                         .push(format!("limit `{}` counts by `{name}`: did you mean `{meant}`?", limit.name));
                 }
@@ -248,12 +275,12 @@ impl Policy {
         }
     }
 
-    /// What becomes of each limit that is not as it was in the policy before, in order of name.
+    /// The change of each limit that is not as it was in the policy before, in order of name.
     pub fn changes_from(&self, before: &Self) -> Vec<(String, Change)> {
-        let find = |limits: &'_ [Limit], name: &str| limits.iter().position(|limit| limit.name == name);
+        let (old, new) = (by_name(&before.limits), by_name(&self.limits));
         let mut changes = Vec::new();
         for limit in &self.limits {
-            let change = match find(&before.limits, &limit.name).map(|place| &before.limits[place]) {
+            let change = match old.get(limit.name.as_str()) {
                 None => Change::Added,
                 Some(old) => match old.starts_afresh_as(limit) {
                     Some(why) => Change::Afresh(why),
@@ -263,7 +290,7 @@ impl Policy {
             };
             changes.push((limit.name.clone(), change));
         }
-        let gone = before.limits.iter().filter(|limit| find(&self.limits, &limit.name).is_none());
+        let gone = before.limits.iter().filter(|limit| !new.contains_key(limit.name.as_str()));
         changes.extend(gone.map(|limit| (limit.name.clone(), Change::Removed)));
         changes.sort_by(|(a, _), (b, _)| a.cmp(b));
         changes
@@ -345,14 +372,28 @@ impl Policy {
         faults
     }
 
-    /// How many live limits may apply to a request that this one applies to.
-    fn together_with(&self, limit: &Limit) -> usize {
-        let sample = limit.applies_to.sample();
-        let is_live = |other: &&Limit| !other.shadow && other.descriptor.is_none();
-        let always = |other: &&Limit| other.applies_to.conditions().is_empty();
-        // Of a request that nothing is known of, anything might be true; not all of it at once.
-        let may_apply =
-            |other: &&Limit| always(other) || !sample.is_empty() && other.applies_to.may_hold(&sample);
-        self.limits.iter().filter(is_live).filter(may_apply).count()
+    /// The most live limits that may apply to one request. Limits with descriptors do not count: Envoy decides how many of them
+    /// apply, one for each descriptor that it sends.
+    fn most_at_once(&self) -> usize {
+        let live: Vec<&Limit> = self.live_limits().collect();
+        let without_match = live.iter().filter(|limit| limit.applies_to.conditions().is_empty()).count();
+        let mut groups = MatchGroups::new(live.iter().map(|limit| &limit.applies_to));
+        let by_attributes = self.limits.iter().filter(|limit| limit.descriptor.is_none());
+        let together = by_attributes.map(|limit| match limit.applies_to.sample() {
+            // Anything may be true of a request of which nothing is known, but not everything at once.
+            sample if sample.is_empty() => without_match,
+            sample => groups.may_hold(&sample).map(<[u32]>::len).sum(),
+        });
+        together.max().unwrap_or(0)
     }
+
+    /// The limits that apply by attributes and can deny.
+    fn live_limits(&self) -> impl Iterator<Item = &Limit> {
+        self.limits.iter().filter(|limit| !limit.shadow && limit.descriptor.is_none())
+    }
+}
+
+/// Limits by name. If a name comes twice, the first limit counts.
+fn by_name(limits: &[Limit]) -> HashMap<&str, &Limit> {
+    limits.iter().rev().map(|limit| (limit.name.as_str(), limit)).collect()
 }

@@ -146,7 +146,9 @@ impl Match {
             .collect()
     }
 
-    /// Whether a request may match that has these attributes, and perhaps others.
+    /// Whether a request may match that has these attributes, and perhaps others. [`MatchGroups`](super::match_groups::MatchGroups)
+    /// does this for many matches.
+    #[cfg(test)]
     pub(crate) fn may_hold(&self, attributes: &[(&str, String)]) -> bool {
         self.conditions.iter().all(|condition| {
             let known = attributes.iter().find(|(name, _)| *name == condition.attribute);

@@ -6,6 +6,7 @@ mod files;
 mod from_limits;
 mod gateway;
 mod limit;
+mod match_groups;
 mod matching;
 mod numbers;
 mod sent_rule;

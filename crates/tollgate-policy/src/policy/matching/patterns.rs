@@ -1,6 +1,7 @@
 //! A list of patterns of which one must match.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -70,6 +71,12 @@ impl PartialEq for Patterns {
 }
 
 impl Eq for Patterns {}
+
+impl Hash for Patterns {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
 
 impl IndexedPatterns {
     fn new(patterns: &[Pattern]) -> Self {
