@@ -41,6 +41,32 @@ limits:\n{}  - {{ name: watched, shadow: true, key: [user], token_bucket: {{ rat
     assert_eq!(Counting::allocations() - before, 0);
 }
 
+/// Nor do a few limits of many.
+#[test]
+fn a_few_limits_of_many_need_no_allocation() {
+    let limit = |i: usize| {
+        let applies_to = ["path: /api/p", "path: '/*.e", "path: '*/s", "tenant: 't"][i % 4];
+        let end = ["", "'", "/*'", "*'"][i % 4];
+        format!(
+            "  - {{ name: l{i}, match: {{ {applies_to}{i}{end} }}, key: [user], token_bucket: {{ rate: 9/s }} }}\n"
+        )
+    };
+    let file = format!("limits:\n{}", (0..1000).map(limit).collect::<String>());
+    let engine = Engine::new(Policy::read(Path::new("test.yaml"), &file).unwrap()).unwrap();
+    let attributes = [("tenant", "t3"), ("user", "alice"), ("path", "/x/s402/api.e401")];
+    let request = Request { attributes: &attributes, cost: Some(0) };
+    let check = || {
+        let policy = engine.policy();
+        let verdict = policy.check(&request, engine.clock().now()).now().unwrap().unwrap();
+        let names: [&str; 3] = std::array::from_fn(|i| verdict.limits().nth(i).unwrap().name());
+        assert_eq!((names, verdict.limits().count()), (["l3", "l401", "l402"], 3));
+    };
+    check();
+    let before = Counting::allocations();
+    (0..100).for_each(|_| check());
+    assert_eq!(Counting::allocations() - before, 0);
+}
+
 /// Reading the attributes of a request needs no allocation, except to write an address.
 #[test]
 fn attributes_of_a_request_need_no_allocation() {

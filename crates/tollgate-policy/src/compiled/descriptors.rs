@@ -122,3 +122,6 @@ impl OpenLevel {
         self.nodes.entry(joined).or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

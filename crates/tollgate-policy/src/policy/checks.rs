@@ -330,48 +330,6 @@ impl Policy {
         faults
     }
 
-    /// Whether its states are in a cluster, which must have all keys of a request in one place.
-    pub(crate) fn is_on_cluster(&self) -> bool {
-        matches!(&self.store, StoreSettings::Redis(redis) if redis.cluster)
-    }
-
-    /// Which limits a cluster could not decide together: all keys of a request must be in one place, by the tenant or else
-    /// by the first part of the key, of Envoy descriptors by the domain, and these would not be. Limits that only watch are asked
-    /// with the others. None where the store is no cluster.
-    pub fn cluster_faults(&self) -> Vec<String> {
-        if !self.is_on_cluster() {
-            return Vec::new();
-        }
-        let told = |limit: &Limit| {
-            let (name, shadow) = (&limit.name, if limit.shadow { " (shadow)" } else { "" });
-            match limit.kept_by() {
-                Some(_) if limit.descriptor.is_some() => format!("`{name}`{shadow} by its domain"),
-                Some(part) => format!("`{name}`{shadow} by `{part}`"),
-                None => format!("`{name}`{shadow} by nothing, since it has one key for all"),
-            }
-        };
-        let mut faults = Vec::new();
-        for (place, one) in self.limits.iter().enumerate() {
-            let other = self.limits[..place]
-                .iter()
-                .find(|other| other.kept_by() != one.kept_by() && other.may_apply_with(one));
-            faults.extend(other.map(|other| {
-                let help = match one.descriptor.is_some() || other.descriptor.is_some() {
-                    true => "give the one without a descriptor a key that begins with `domain` and has no `tenant`",
-                    false => "give both a key with `tenant`, or the same first part",
-                };
-                format!(
-                    "a request may need keys of {} and of {}, which a cluster keeps in different places, so that they \
-                     cannot be charged together: {help}, let them `match` different requests, or use a single server or \
-                     Sentinel",
-                    told(other),
-                    told(one)
-                )
-            }));
-        }
-        faults
-    }
-
     /// The most live limits that may apply to one request. Limits with descriptors do not count: Envoy decides how many of them
     /// apply, one for each descriptor that it sends.
     fn most_at_once(&self) -> usize {

@@ -253,6 +253,12 @@ impl Pattern {
         self.text.contains('*')
     }
 
+    /// The value that it requires, if it has no star: without differences that some form of comparison ignores. If a value matches
+    /// two patterns, both require the same value.
+    pub(super) fn rough_value(&self) -> Option<String> {
+        (!self.has_star()).then(|| any_case(&self.text).trim_end_matches('/').to_owned())
+    }
+
     /// A text that it matches.
     fn sample(&self) -> String {
         let port =

@@ -1,6 +1,7 @@
 //! The policy file, read and checked.
 
 mod checks;
+mod cluster;
 mod descriptor;
 mod files;
 mod from_limits;

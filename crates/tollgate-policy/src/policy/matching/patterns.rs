@@ -118,3 +118,42 @@ impl IndexedPatterns {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_looked_at_do_not_grow_with_the_list() {
+        type Kind = (&'static str, fn(usize) -> String, fn(usize) -> String);
+        let kinds: [Kind; 4] = [
+            ("exact", |i| format!("t{i}"), |i| format!("t{i}")),
+            ("prefix", |i| format!("/p{i}/*"), |i| format!("/p{i}/x")),
+            ("suffix", |i| format!("/*.e{i}"), |i| format!("/x.e{i}")),
+            ("inside", |i| format!("*/p{i}/*"), |i| format!("/x/p{i}/y")),
+        ];
+        for (kind, pattern, value) in kinds {
+            for count in [10, 1_000, 100_000] {
+                let patterns = Patterns::new((0..count).map(|i| Pattern::exact(pattern(i))).collect());
+                for place in [0, 7, count / 2, count - 1] {
+                    let (value, mut looked_at) = (value(place), 0);
+                    let index = patterns.0.index.as_ref().expect("a long list has an index");
+                    index.candidates(&value, &mut |_| looked_at += 1);
+                    assert_eq!(looked_at, 1, "{kind}: {value} of {count}");
+                    assert_eq!(patterns.first_match(&value), Some(&patterns[place]), "{kind}");
+                }
+                assert!(!patterns.match_value("/none"), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_pattern_that_matches_is_found() {
+        let many = (0..20).map(|i| Pattern::exact(format!("unused-{i}")));
+        let some = ["*b", "a*", "*", "ab"].map(|text| Pattern::exact(text.to_owned()));
+        let patterns = Patterns::new(many.chain(some).collect());
+        for (value, expected) in [("ab", "*b"), ("ac", "a*"), ("c", "*"), ("unused-7", "unused-7")] {
+            assert_eq!(patterns.first_match(value).map(Pattern::written), Some(expected), "{value}");
+        }
+    }
+}
