@@ -176,14 +176,10 @@ impl Policy {
         small.sort_unstable();
         let mut groups = MatchGroups::new(small.iter().map(|(_, place)| &self.limits[*place].applies_to));
         for cost in &self.costs {
-            let too_small = |group: &[u32]| {
-                let places = group.iter().map(|&place| small[place as usize]);
-                places.take_while(|(capacity, _)| *capacity < cost.cost).map(|(_, place)| place).collect()
-            };
-            let mut places: Vec<usize> = groups
-                .may_hold(&cost.applies_to.sample())
-                .flat_map(|group| -> Vec<usize> { too_small(group) })
-                .collect();
+            let is_too_small = |place: u32| small[place as usize].0 < cost.cost;
+            let held = groups.may_hold(&cost.applies_to.sample());
+            let mut places: Vec<usize> =
+                held.places_while(is_too_small).map(|place| small[place as usize].1).collect();
             places.sort_unstable();
             for limit in places.into_iter().map(|place| &self.limits[place]) {
                 let small = limit.tiers.iter().filter(|(tier, rule)| {
@@ -340,7 +336,7 @@ impl Policy {
         let together = by_attributes.map(|limit| match limit.applies_to.sample() {
             // Anything may be true of a request of which nothing is known, but not everything at once.
             sample if sample.is_empty() => without_match,
-            sample => groups.may_hold(&sample).map(<[u32]>::len).sum(),
+            sample => groups.may_hold(&sample).count(),
         });
         together.max().unwrap_or(0)
     }
