@@ -1,8 +1,11 @@
-//! The time of one check for policies of different sizes, two limits of which apply to the request:
-//! `cargo bench -p tollgate-policy --bench limits`.
+//! What one check takes with policies of different sizes, if two limits apply to the request.
 //!
-//! Each row is one kind of policy. Each column is a number of limits, list values, costs or networks. The last column is the largest
-//! figure divided by the smallest one. Each figure is the fastest of several runs, because other programs share the machine.
+//! - `cargo bench -p tollgate-policy --bench limits` prints microseconds. Each figure is the fastest of several runs, because other
+//!   programs share the machine.
+//! - `cargo bench -p tollgate-policy --bench limits -- --instructions` prints instructions, which callgrind counts. It takes minutes.
+//!
+//! Each row is one kind of policy. Each column is a number of limits, costs, networks, or tens of list values. The last column is the
+//! largest figure divided by the smallest one.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -11,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::Timestamp;
 use tollgate_policy::{Described, Engine, Hits, Policy, PolicyInForce, Request};
+use tollgate_testkit::instructions;
 
 const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
 /// The runs of each figure.
@@ -138,24 +142,49 @@ fn trusted_proxies(n: usize) -> String {
 }
 
 fn main() {
-    print!("{:<28}", "time of a check, us");
+    let has = |flag: &str| std::env::args().any(|arg| arg == flag);
+    if let Some(case) = std::env::args().skip_while(|arg| arg != "--case").nth(1) {
+        let (name, size) = case.rsplit_once(' ').expect("a kind and a size");
+        let kind = KINDS.iter().find(|kind| kind.name == name).expect("a kind of this name");
+        return kind.run(size.parse().expect("a size"), |call| {
+            call(0); // adds the keys to the table
+            measured(call, 1);
+        });
+    }
+    let unit = if has("--instructions") { "instructions" } else { "microseconds" };
+    print!("{:<28}", format!("{unit} of a check"));
     SIZES.iter().for_each(|size| print!("{size:>10}"));
     println!("{:>10}", "ratio");
     for kind in &KINDS {
         print!("{:<28}", kind.name);
-        let figures = SIZES.map(|size| {
-            let figure = kind.figure(size);
-            print!("{figure:>10.3}");
-            figure
-        });
-        let (least, most) = figures.iter().fold((f64::MAX, 0.0_f64), |(a, b), x| (a.min(*x), b.max(*x)));
+        let (mut least, mut most) = (f64::MAX, 0.0_f64);
+        for size in SIZES {
+            let mut figure = 0.0;
+            if has("--instructions") {
+                figure = instructions(&format!("{} {size}", kind.name)) as f64;
+                print!("{figure:>10.0}");
+            } else {
+                kind.run(size, |call| figure = fastest(call));
+                print!("{figure:>10.3}");
+            }
+            (least, most) = (least.min(figure), most.max(figure));
+        }
         println!("{:>10.2}", most / least);
     }
 }
 
+/// A check at this time, in nanoseconds.
+type Call<'a> = &'a mut dyn FnMut(u64);
+
+/// The call that callgrind counts.
+#[inline(never)]
+fn measured(call: Call<'_>, now: u64) {
+    call(now);
+}
+
 impl Kind {
-    /// The microseconds of one check.
-    fn figure(&self, size: usize) -> f64 {
+    /// Passes a check with a policy of this size.
+    fn run(&self, size: usize, then: impl FnOnce(Call<'_>)) {
         let policy = Policy::read(Path::new("bench.yaml"), &(self.policy)(size)).expect("a policy");
         let engine = Engine::new(policy).expect("an engine");
         let policy = engine.policy();
@@ -165,17 +194,21 @@ impl Kind {
             request.iter().map(|(name, value)| (*name, value.as_str())).collect();
         if request.is_empty() {
             let peer = IpAddr::from([10, (last / 256) as u8, (last % 256) as u8, 1]);
-            return fastest(|_| assert!(policy.identity.client_ip.trusts(peer)));
+            return then(&mut |_| assert!(policy.identity.client_ip.trusts(peer)));
         }
         if self.is_envoy {
             attributes[0] = ("domain", "d");
             let described = [Described { attributes: &attributes, hits: Hits::Usual, limit: None }];
-            return fastest(|now| assert_eq!(check_descriptor(&policy, &described, now), 1));
+            return then(&mut |now| assert_eq!(check_descriptor(&policy, &described, at(now)), 1));
         }
         attributes.push(("user", "alice"));
         let request = Request { attributes: &attributes, cost: None };
-        fastest(|now| assert_eq!(check(&policy, &request, now), 2))
+        then(&mut |now| assert_eq!(check(&policy, &request, at(now)), 2));
     }
+}
+
+fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
 }
 
 /// The number of limits that applied.
@@ -191,13 +224,13 @@ fn check_descriptor(policy: &PolicyInForce<'_>, described: &[Described<'_>], now
 
 /// The microseconds of one call, in the fastest of several runs.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn fastest(mut call: impl FnMut(Timestamp)) -> f64 {
+fn fastest(call: Call<'_>) -> f64 {
     let mut now = 0;
     let mut calls = |count: u64| {
         let start = Instant::now();
         for _ in 0..count {
             now += 1_000_000;
-            call(Timestamp::from_nanos(now));
+            call(now);
         }
         start.elapsed()
     };

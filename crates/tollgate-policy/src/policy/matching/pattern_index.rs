@@ -161,11 +161,53 @@ impl Literals {
             self.ends.walk(&end, found);
         }
         if !self.inside.is_empty() {
+            // A value may contain a literal many times. Each bucket is passed once, or a long value could multiply the work.
+            let mut inside: SmallVec<[u32; 16]> = SmallVec::new();
             for (start, byte) in text.iter().enumerate() {
                 if self.inside.has_first(*byte) {
-                    self.inside.walk(&text[start..], found);
+                    self.inside.walk(&text[start..], &mut |bucket| inside.push(bucket));
                 }
             }
+            inside.sort_unstable();
+            inside.dedup();
+            inside.into_iter().for_each(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_that_a_value_has_many_times_is_found_once() {
+        let patterns = ["*/a/*", "/a/*", "*/a/"];
+        let literals = patterns.map(|pattern| Literal::all(pattern)[0]);
+        let index =
+            PatternIndex::new((0..).zip(literals).map(|(bucket, literal)| (View::AsIs, literal, bucket)));
+        let mut buckets = Vec::new();
+        index.find(&"/a".repeat(1000), &mut |bucket| buckets.push(bucket));
+        assert_eq!(buckets, [1, 0]);
+        assert_eq!(index.most(|_| 1), 3);
+    }
+
+    #[test]
+    fn the_literals_of_a_text_are_its_parts_between_stars() {
+        for (text, expected) in [
+            ("/a", &[(Position::Whole, "/a")][..]),
+            ("/a*", &[(Position::Beginning, "/a")]),
+            ("*.b", &[(Position::End, ".b")]),
+            ("/a*b*/c", &[(Position::Beginning, "/a"), (Position::End, "/c"), (Position::Inside, "b")]),
+            ("*a**b*", &[(Position::Inside, "a"), (Position::Inside, "b")]),
+            ("", &[(Position::Whole, "")]),
+            ("*", &[]),
+            ("**", &[]),
+        ] {
+            let expected: Vec<Literal<'_>> = expected
+                .iter()
+                .map(|&(position, text)| Literal { position, text: text.as_bytes() })
+                .collect();
+            assert_eq!(Literal::all(text).to_vec(), expected, "{text}");
         }
     }
 }
