@@ -10,6 +10,7 @@ use crate::policy::Entry;
 pub(crate) struct Names {
     names: Vec<String>,
     hosts: SmallVec<[NameId; 2]>, // those that are hosts
+    tier: Option<NameId>,
 }
 
 /// The place of an attribute among them.
@@ -40,7 +41,9 @@ impl Names {
         names.sort_unstable_by(|a, b| order(a, b));
         names.dedup();
         let hosts = (0..).zip(&names).filter(|(_, name)| is_host_attribute(name)).map(|(id, _)| id).collect();
-        Self { names, hosts }
+        let mut names = Self { names, hosts, tier: None };
+        names.tier = names.place(TIER);
+        names
     }
 
     /// The place of a name, if the policy looks at it.
@@ -74,7 +77,7 @@ impl Names {
                 values[place as usize].get_or_insert(value);
             }
         }
-        if let Some(place) = self.place(TIER) {
+        if let Some(place) = self.tier {
             values[place as usize] = tier;
         }
         Values { by_name: values, present: None, all: attributes }
@@ -83,13 +86,12 @@ impl Names {
     /// [`values`](Self::values) where there are many names.
     #[cold]
     fn present_values<'a>(&self, attributes: &'a [(&'a str, &'a str)], tier: Option<&'a str>) -> Values<'a> {
-        let tier_place = self.place(TIER);
         let of_attribute = |(name, value): &(&'a str, &'a str)| {
-            let place = self.place(name).filter(|place| Some(*place) != tier_place)?;
+            let place = self.place(name).filter(|place| Some(*place) != self.tier)?;
             Some((place, if self.hosts.contains(&place) { host_name(value) } else { value }))
         };
         let mut present: PresentValues<'a> = attributes.iter().filter_map(of_attribute).collect();
-        present.extend(tier_place.zip(tier));
+        present.extend(self.tier.zip(tier));
         present.sort_by_key(|(place, _)| *place); // stable: the first of a name stays first
         present.dedup_by_key(|(place, _)| *place);
         Values { by_name: SmallVec::new(), present: Some(Box::new(present)), all: attributes }
