@@ -30,6 +30,7 @@ mod serve;
 mod service;
 mod source;
 mod store;
+mod timer;
 mod tls;
 
 use std::process::ExitCode;

@@ -148,6 +148,7 @@ async fn serve(
         let tls = tls.as_ref().map(|tls| tls.resp.clone());
         listeners.spawn(listener::serve(listener, tls, resp, Arc::clone(service), stopped()));
     }
+    tokio::spawn(service.run_delay_queue());
     let behind = gateway::Gateway::new(Arc::clone(service));
     if let (Some(listener), Some(behind)) = (gateway, &behind) {
         announce_gateway(&listener, tls.is_some(), &service.engine.policy());

@@ -16,6 +16,7 @@ use crate::record::Recorder;
 use crate::reload::Reloader;
 use crate::resp::Password;
 use crate::store::Health;
+use crate::timer::delay_timer;
 
 /// As many requests that came together are asked of a shared store at once.
 pub(crate) const MOST_AT_ONCE: usize = 64;
@@ -111,8 +112,13 @@ impl Service {
         delay: Nanos,
         decided_at: Timestamp,
     ) -> impl Future<Output = ()> + use<> {
-        // The timers of tokio take a third of the context switches: see "Delayed requests" in docs/design.md.
+        // Requests in a line use these timers only before `run_delay_queue` is polled: see "Delayed requests" in docs/design.md.
         self.delay_queue.wait_with(turn, delay, decided_at, tokio::time::sleep)
+    }
+
+    /// Wakes all delayed requests with one timer, for as long as it is polled.
+    pub(crate) fn run_delay_queue(&self) -> impl Future<Output = ()> + use<> {
+        self.delay_queue.run_with(delay_timer())
     }
 
     /// Whether the process is about to end.

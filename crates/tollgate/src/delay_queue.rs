@@ -1,6 +1,7 @@
 //! A queue for requests that a limit has allowed with a delay.
 
 mod line;
+mod schedule;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use tollgate_core::{Nanos, Timestamp};
 
 use self::line::{Line, Removed};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use self::schedule::{Runner, Schedule, Wakers};
+use crate::sync::{AtomicUsize, Mutex, Ordering};
 use crate::{Clock, Sleep, Turn};
 
 /// A queue for requests that a limit has allowed with a delay: a [`LeakyBucket`](crate::LeakyBucket), or a rule with
@@ -49,9 +51,11 @@ use crate::{Clock, Sleep, Turn};
 ///
 /// # Time
 ///
-/// The queue works on any runtime or none, by the clock of the limiter. Only the first request of each line has a timer. Timers
-/// can be late on a busy machine. A program that calls [`wake_due`](Self::wake_due) whenever it decides a request starts delayed
-/// requests on time under load, too.
+/// The queue works on any runtime or none, by the clock of the limiter. Only the first request of each line has a timer. A program
+/// that polls [`run_with`](Self::run_with) has one timer for all lines, which takes less processor time.
+///
+/// Timers can be late on a busy machine. A program that calls [`wake_due`](Self::wake_due) whenever it decides a request starts
+/// delayed requests on time under load, too.
 ///
 /// If the machine stalls, the turns of many requests have come at once. Then the line makes up for 25 ms, and all other requests
 /// go later by the rest. So the work behind the limit is not flooded.
@@ -70,8 +74,7 @@ pub struct DelayQueue {
 struct Shared {
     clock: Clock,
     lines: Mutex<BTreeMap<u64, Arc<Mutex<Line>>>>, // by the hash of the key; none is empty
-    alarms: Mutex<BTreeMap<(Timestamp, u64), Waker>>, // of the first request of each line, by its turn and key
-    next_alarm: AtomicU64,                            // the time of the first alarm, to read without the lock
+    schedule: Schedule,
     waiting: AtomicUsize,
 }
 
@@ -90,8 +93,7 @@ impl DelayQueue {
         let shared = Shared {
             clock,
             lines: Mutex::default(),
-            alarms: Mutex::default(),
-            next_alarm: AtomicU64::new(u64::MAX),
+            schedule: Schedule::default(),
             waiting: AtomicUsize::new(0),
         };
         Self { shared: Arc::new(shared) }
@@ -154,9 +156,44 @@ impl DelayQueue {
     /// queue.wake_due(queue.clock().now());
     /// ```
     pub fn wake_due(&self, now: Timestamp) {
-        for _ in 0..self.waiting() {
-            let Some(waker) = self.shared.take_alarm(now) else { return };
-            waker.wake();
+        self.shared.wake_due(now);
+    }
+
+    /// Wakes each request when its turn has come, with one timer for all lines. `sleep` makes a timer that ends after a time.
+    ///
+    /// While this future is polled, requests in a line have no timers of their own. A request that goes then does not wake the
+    /// request behind it, which saves one wake per request. When the future is dropped, requests have timers of their own again.
+    /// The future ends only if `run_with` is called again and polled: then that future takes over.
+    ///
+    /// ```
+    /// # futures_lite::future::block_on(async {
+    /// use tollgate::{Clock, DelayQueue, KeyedLimiter, LeakyBucket, Nanos, Rate};
+    ///
+    /// let limiter = KeyedLimiter::new(LeakyBucket::new(Rate::per_second(1000)?, 9)?);
+    /// let (queue, timers) = (DelayQueue::new(limiter.clock().clone()), Clock::new());
+    /// // In a program that uses tokio: `tokio::spawn(queue.run_with(tokio::time::sleep))`.
+    /// let sleep = |span| timers.sleep_until(timers.now().after(Nanos::saturating_from(span)));
+    /// let run = queue.run_with(sleep);
+    ///
+    /// let requests = async {
+    ///     for _ in 0..3 {
+    ///         let (now, request) = (limiter.clock().now(), limiter.ask("index"));
+    ///         let delay = request.check_at(now).outcome.delay();
+    ///         queue.wait(Some(request.turn()), delay, now).await;
+    ///         assert!(limiter.clock().now() >= now.after(delay));
+    ///     }
+    /// };
+    /// futures_lite::future::or(run, requests).await;
+    /// # Ok::<(), tollgate::RuleError>(()) }).unwrap();
+    /// ```
+    pub fn run_with<S: Future<Output = ()>, F: FnMut(Duration) -> S>(
+        &self,
+        mut sleep: F,
+    ) -> impl Future<Output = ()> + use<S, F> {
+        let mut runner = Runner::new(Arc::clone(&self.shared));
+        async move {
+            let mut timer = pin!(None);
+            poll_fn(|context| runner.poll(context, timer.as_mut(), &mut sleep)).await;
         }
     }
 
@@ -231,7 +268,7 @@ impl Shared {
         let line = Arc::clone(lines.entry(key).or_default());
         let id = line.lock().push(at);
         drop(lines);
-        Place::InLine(Entry { line, id, key, turn, alarm: None })
+        Place::InLine(Entry { line, id, key, turn })
     }
 
     fn remove_if_empty(&self, key: u64) {
@@ -241,38 +278,13 @@ impl Shared {
         }
     }
 
-    fn set_alarm(&self, at: Timestamp, key: u64, waker: Waker) {
-        let before = self.change_alarms(|alarms| alarms.insert((at, key), waker));
-        drop(before);
-    }
-
-    fn clear_alarm(&self, at: Timestamp, key: u64) {
-        let waker = self.change_alarms(|alarms| alarms.remove(&(at, key)));
-        drop(waker);
-    }
-
-    /// The first alarm, if its time has come.
-    fn take_alarm(&self, now: Timestamp) -> Option<Waker> {
-        // Reading an old time is harmless: the request still has its timer.
-        if self.next_alarm.load(Ordering::Relaxed) > now.as_nanos() {
-            return None;
+    fn wake_due(&self, now: Timestamp) {
+        // Every step wakes a request, or moves an alarm behind `now`.
+        for _ in 0..=self.waiting.load(Ordering::Relaxed) {
+            let Some((alarm, line)) = self.schedule.take_due(now) else { return };
+            let Wakers { request, runner } = self.schedule.ring(alarm, &line, now);
+            request.into_iter().chain(runner).for_each(Waker::wake);
         }
-        self.change_alarms(|alarms| {
-            let first = alarms.first_entry().filter(|first| first.key().0 <= now)?;
-            Some(first.remove())
-        })
-    }
-
-    /// Wakers belong to the caller and may run any code. So `change` returns those that it removes, to be dropped without the lock.
-    fn change_alarms(
-        &self,
-        change: impl FnOnce(&mut BTreeMap<(Timestamp, u64), Waker>) -> Option<Waker>,
-    ) -> Option<Waker> {
-        let mut alarms = self.alarms.lock();
-        let waker = change(&mut alarms);
-        let next = alarms.first_key_value().map_or(u64::MAX, |((at, _), _)| at.as_nanos());
-        self.next_alarm.store(next, Ordering::Relaxed);
-        waker
     }
 }
 
@@ -295,7 +307,6 @@ struct Entry {
     id: u64,
     key: u64,
     turn: Turn,
-    alarm: Option<Timestamp>, // the time of its alarm, which only the first has
 }
 
 impl Waiter {
@@ -313,7 +324,13 @@ impl Waiter {
         loop {
             let at = match place {
                 Place::Alone(at) => *at,
-                Place::InLine(entry) => ready!(entry.poll_first(context)),
+                Place::InLine(entry) => match ready!(entry.poll_first(shared, context)) {
+                    First::At(at) => at,
+                    First::WillBeWoken => {
+                        timer.set(None);
+                        return Poll::Pending;
+                    }
+                },
             };
             let now = shared.clock.now();
             if now >= at {
@@ -324,9 +341,6 @@ impl Waiter {
                     entry.finish(shared, now);
                 }
                 return Poll::Ready(());
-            }
-            if let Place::InLine(entry) = place {
-                entry.set_alarm(shared, at, context.waker());
             }
             if timer.is_none() {
                 timer.set(Some(sleep(&shared.clock, at.since(now), at)));
@@ -339,34 +353,41 @@ impl Waiter {
     }
 }
 
+/// The first request of a line.
+enum First {
+    /// It goes at this time, which does not change. Before that time, it needs a timer.
+    At(Timestamp),
+    /// Its time has not come, and the future of [`DelayQueue::run_with`] wakes it then.
+    WillBeWoken,
+}
+
 impl Entry {
-    /// Ready with its turn when it is the first in line. Its turn does not change from then on.
-    fn poll_first(&self, context: &Context<'_>) -> Poll<Timestamp> {
+    /// Ready if it is the first in line.
+    fn poll_first(&self, shared: &Shared, context: &Context<'_>) -> Poll<First> {
         let waker = context.waker().clone();
         let mut line = self.line.lock();
-        if let Some(at) = line.turn_of(self.id) {
-            return Poll::Ready(at);
+        let turn = line.turn_of(self.id);
+        if let Some(at) = turn.filter(|at| *at <= shared.clock.now()) {
+            return Poll::Ready(First::At(at));
         }
         let before = line.set_waker(self.id, waker);
+        let (first, runner) = match turn {
+            None => (Poll::Pending, None),
+            Some(at) => {
+                let runner = shared.schedule.set_alarm(&mut line, &self.line, self.key, at);
+                let is_run = shared.schedule.is_run();
+                (Poll::Ready(if is_run { First::WillBeWoken } else { First::At(at) }), runner)
+            }
+        };
         drop(line);
         drop(before);
-        Poll::Pending
-    }
-
-    fn set_alarm(&mut self, shared: &Shared, at: Timestamp, waker: &Waker) {
-        self.alarm = Some(at);
-        shared.set_alarm(at, self.key, waker.clone());
-    }
-
-    fn clear_alarm(&mut self, shared: &Shared) {
-        if let Some(at) = self.alarm.take() {
-            shared.clear_alarm(at, self.key);
-        }
+        runner.into_iter().for_each(Waker::wake);
+        first
     }
 
     /// Leaves the line when its turn has come.
-    fn finish(&mut self, shared: &Shared, now: Timestamp) {
-        self.leave(shared, |line, turn| {
+    fn finish(&self, shared: &Shared, now: Timestamp) {
+        self.leave(shared, now, |line, turn| {
             let by = line.postpone(now);
             if !by.is_zero() {
                 // Otherwise the limit would give the turns of requests that still wait to new requests.
@@ -377,22 +398,29 @@ impl Entry {
     }
 
     /// Leaves the line before its turn.
-    fn give_up(&mut self, shared: &Shared) {
-        self.leave(shared, |_, turn| turn.withdraw_at(shared.clock.now()));
+    fn give_up(&self, shared: &Shared) {
+        let now = shared.clock.now();
+        self.leave(shared, now, |_, turn| turn.withdraw_at(now));
     }
 
     /// `sooner` changes the limit, and returns by how much the requests behind go sooner. It runs under the lock of the line, so
     /// that a request that enters meanwhile comes behind all that have been moved.
-    fn leave(&mut self, shared: &Shared, sooner: impl FnOnce(&mut Line, &Turn) -> Nanos) {
-        self.clear_alarm(shared);
-        let Removed { own, next } = {
-            let mut line = self.line.lock();
-            let sooner = sooner(&mut line, &self.turn);
-            line.remove(self.id, sooner)
+    fn leave(&self, shared: &Shared, now: Timestamp, sooner: impl FnOnce(&mut Line, &Turn) -> Nanos) {
+        let mut line = self.line.lock();
+        let sooner = sooner(&mut line, &self.turn);
+        let Removed { own, was_first } = line.remove(self.id, sooner);
+        let next = match was_first {
+            true => shared.schedule.follow_first(&mut line, &self.line, self.key, now),
+            false => Wakers::default(),
         };
-        next.into_iter().for_each(Waker::wake);
+        let is_empty = line.is_empty();
+        drop(line);
         drop(own);
-        shared.remove_if_empty(self.key);
+        let Wakers { request, runner } = next;
+        request.into_iter().chain(runner).for_each(Waker::wake);
+        if is_empty {
+            shared.remove_if_empty(self.key);
+        }
     }
 }
 
@@ -402,7 +430,7 @@ impl Drop for Waiter {
             return;
         }
         self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Place::InLine(entry) = &mut self.place {
+        if let Place::InLine(entry) = &self.place {
             entry.give_up(&self.shared);
         }
     }

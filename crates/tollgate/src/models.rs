@@ -148,42 +148,73 @@ fn a_limit_that_moves_strands_nobody() {
 
 #[test]
 fn dropping_delayed_requests_loses_no_wake_up() {
-    check(|n| {
-        let rule = LeakyBucket::new(Rate::per_second(1).unwrap(), n as u64).unwrap();
-        let clock = Clock::manual();
-        let limiter = KeyedLimiter::builder(rule).clock(clock.clone()).build();
-        let (queue, ended) = (DelayQueue::new(clock.clone()), Arc::new(AtomicUsize::new(0)));
-        let served = Arc::new(AtomicUsize::new(0));
-        // The time goes on until all requests have been served or dropped.
-        let time = shuttle::thread::spawn({
-            let (clock, queue, ended) = (clock.clone(), queue.clone(), Arc::clone(&ended));
-            move || {
-                while ended.load(Ordering::Relaxed) < n {
-                    shuttle::thread::yield_now();
-                    clock.advance(SECOND);
+    check(|n| drop_delayed_requests(n, false));
+}
+
+/// One future wakes the requests, and is dropped and started again at random times.
+#[test]
+fn dropping_delayed_requests_loses_no_wake_up_with_one_timer_for_all() {
+    check(|n| drop_delayed_requests(n, true));
+}
+
+fn drop_delayed_requests(n: usize, is_run: bool) {
+    let rule = LeakyBucket::new(Rate::per_second(1).unwrap(), n as u64).unwrap();
+    let clock = Clock::manual();
+    let limiter = KeyedLimiter::builder(rule).clock(clock.clone()).build();
+    let (queue, ended) = (DelayQueue::new(clock.clone()), Arc::new(AtomicUsize::new(0)));
+    let served = Arc::new(AtomicUsize::new(0));
+    // The time goes on until all requests have been served or dropped.
+    let time = shuttle::thread::spawn({
+        let (clock, queue, ended) = (clock.clone(), queue.clone(), Arc::clone(&ended));
+        move || {
+            while ended.load(Ordering::Relaxed) < n {
+                shuttle::thread::yield_now();
+                clock.advance(SECOND);
+                if !is_run {
                     queue.wake_due(clock.now());
                 }
             }
-        });
-        run(n, || {
-            let (clock, limiter, queue) = (clock.clone(), limiter.clone(), queue.clone());
-            let (served, ended) = (Arc::clone(&served), Arc::clone(&ended));
-            async move {
-                let (now, request) = (clock.now(), limiter.ask("index"));
-                let delay = request.check_at(now).outcome.delay();
-                if or_dropped(queue.wait(Some(request.turn()), delay, now)).await.is_some() {
-                    served.fetch_add(1, Ordering::Relaxed);
-                }
-                ended.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        time.join().unwrap();
-        assert_eq!(queue.waiting(), 0);
-        assert!(served.load(Ordering::Relaxed) > 0);
-        // A line that has stalled goes on later. After that, the limit is fully refilled.
-        clock.advance(Nanos::new(SECOND.get() * n as u64));
-        assert_eq!(limiter.remaining("index"), n as u64);
+        }
     });
+    let run_queue = {
+        let (clock, queue) = (clock.clone(), queue.clone());
+        move || {
+            let clock = clock.clone();
+            queue.run_with(move |span| clock.sleep_until(clock.now().after(Nanos::saturating_from(span))))
+        }
+    };
+    let runner = is_run.then(|| {
+        let (run_queue, ended) = (run_queue.clone(), Arc::clone(&ended));
+        spawn(async move {
+            while ended.load(Ordering::Relaxed) < n {
+                or_dropped(run_queue()).await;
+            }
+        })
+    });
+    run(n, || {
+        let (clock, limiter, queue) = (clock.clone(), limiter.clone(), queue.clone());
+        let (served, ended) = (Arc::clone(&served), Arc::clone(&ended));
+        async move {
+            let (now, request) = (clock.now(), limiter.ask("index"));
+            let delay = request.check_at(now).outcome.delay();
+            if or_dropped(queue.wait(Some(request.turn()), delay, now)).await.is_some() {
+                served.fetch_add(1, Ordering::Relaxed);
+            }
+            ended.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    time.join().unwrap();
+    if let Some(runner) = runner {
+        // Another future takes over, and so ends the first.
+        let mut another = pin!(run_queue());
+        block_on(poll_fn(|context| Poll::Ready(another.as_mut().poll(context)))).is_pending();
+        block_on(runner).unwrap();
+    }
+    assert_eq!(queue.waiting(), 0);
+    assert!(served.load(Ordering::Relaxed) > 0);
+    // A line that has stalled goes on later. After that, the limit is fully refilled.
+    clock.advance(Nanos::new(SECOND.get() * n as u64));
+    assert_eq!(limiter.remaining("index"), n as u64);
 }
 
 /// Shards are locked in an order that differs from plan to plan. One that waits out of order gives up, and begins again in order.

@@ -1,6 +1,6 @@
 //! The requests that wait for one key, and the time at which each of them goes.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 use tollgate_core::{Nanos, Timestamp};
@@ -13,15 +13,15 @@ const CATCH_UP: Nanos = Nanos::new(25_000_000);
 /// change.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    waiting: VecDeque<Waiting>, // in the order of their ids
-    first_at: Timestamp,        // when the first goes
-    last_at: Timestamp,         // when the last goes
+    waiting: BTreeMap<u64, Waiting>, // by id, which is their order
+    first_at: Timestamp,             // when the first goes
+    last_at: Timestamp,              // when the last goes
     next_id: u64,
+    pub(super) alarm: Option<Timestamp>, // of this line in the schedule
 }
 
 #[derive(Debug)]
 struct Waiting {
-    id: u64,
     gap: Nanos, // to the request in front; without meaning for the first
     waker: Option<Waker>,
 }
@@ -38,7 +38,22 @@ impl Line {
 
     /// When this request goes, if it is the first.
     pub(super) fn turn_of(&self, id: u64) -> Option<Timestamp> {
-        self.waiting.front().filter(|first| first.id == id).map(|_| self.first_at)
+        self.waiting.first_key_value().filter(|(first, _)| **first == id).map(|_| self.first_at)
+    }
+
+    /// When the first request goes.
+    pub(super) fn first_turn(&self) -> Option<Timestamp> {
+        (!self.is_empty()).then_some(self.first_at)
+    }
+
+    /// When the second request goes, if nothing changes before.
+    pub(super) fn second_turn(&self) -> Option<Timestamp> {
+        self.waiting.values().nth(1).map(|second| self.first_at.after(second.gap))
+    }
+
+    /// Takes the waker of the first request.
+    pub(super) fn take_first_waker(&mut self) -> Option<Waker> {
+        self.waiting.first_entry()?.get_mut().waker.take()
     }
 
     /// Puts a request at the end, and returns its id. It goes at `at`, or together with the request in front if that is later.
@@ -49,15 +64,14 @@ impl Line {
             (self.first_at, self.last_at) = (at, at);
         }
         let at = at.max(self.last_at);
-        self.waiting.push_back(Waiting { id, gap: at.since(self.last_at), waker: None });
+        self.waiting.insert(id, Waiting { gap: at.since(self.last_at), waker: None });
         self.last_at = at;
         id
     }
 
-    /// Stores the waker for the time when this request becomes the first. Returns the waker that was stored before.
+    /// Stores the waker of a request. Returns the waker that was stored before.
     pub(super) fn set_waker(&mut self, id: u64, waker: Waker) -> Option<Waker> {
-        let index = self.index(id)?;
-        self.waiting[index].waker.replace(waker)
+        self.waiting.get_mut(&id)?.waker.replace(waker)
     }
 
     /// Moves all requests back if the first is late by more than [`CATCH_UP`]. Returns by how much.
@@ -69,40 +83,37 @@ impl Line {
         by
     }
 
-    /// Removes a request. Those behind it go sooner by `sooner`, but not before the time of the removed one. If another request
-    /// becomes the first, the caller has to wake it: `next` is its waker.
+    /// Removes a request. Those behind it go sooner by `sooner`, but not before the time of the removed one.
     pub(super) fn remove(&mut self, id: u64, sooner: Nanos) -> Removed {
-        let Some(index) = self.index(id) else { return Removed::default() };
-        let Some(removed) = self.waiting.remove(index) else { return Removed::default() };
+        let was_first = self.turn_of(id).is_some();
+        let Some(removed) = self.waiting.remove(&id) else { return Removed::default() };
         let own = removed.waker;
-        let Some(behind) = self.waiting.get_mut(index) else {
-            let gap = if index == 0 { Nanos::ZERO } else { removed.gap };
+        let Some((_, behind)) = self.waiting.range_mut(id..).next() else {
+            let gap = if was_first { Nanos::ZERO } else { removed.gap };
             self.last_at = before(self.last_at, gap);
-            return Removed { own, next: None };
+            return Removed { own, was_first };
         };
         let sooner = sooner.min(behind.gap);
         let rest = Nanos::new(behind.gap.get() - sooner.get());
         self.last_at = before(self.last_at, sooner);
-        if index > 0 {
+        if was_first {
+            self.first_at = self.first_at.after(rest);
+            behind.gap = Nanos::ZERO;
+        } else {
             behind.gap = Nanos::new(removed.gap.get().saturating_add(rest.get()));
-            return Removed { own, next: None };
         }
-        self.first_at = self.first_at.after(rest);
-        behind.gap = Nanos::ZERO;
-        Removed { own, next: behind.waker.take() }
-    }
-
-    fn index(&self, id: u64) -> Option<usize> {
-        self.waiting.binary_search_by_key(&id, |waiting| waiting.id).ok()
+        Removed { own, was_first }
     }
 }
 
-/// The wakers that a removal leaves to the caller, who wakes or drops them without a lock.
+/// A removed request.
 #[derive(Debug, Default)]
-#[must_use = "the next request has to be woken"]
+#[must_use = "the next request may have to be woken"]
 pub(super) struct Removed {
+    /// Its waker, which the caller drops without a lock.
     pub(super) own: Option<Waker>,
-    pub(super) next: Option<Waker>,
+    /// Whether another request, if there is one, is now the first.
+    pub(super) was_first: bool,
 }
 
 fn before(at: Timestamp, span: Nanos) -> Timestamp {
@@ -121,9 +132,9 @@ mod tests {
     fn schedule(line: &Line) -> Vec<(u64, u64)> {
         let mut at = line.first_at;
         let mut schedule = Vec::new();
-        for (index, waiting) in line.waiting.iter().enumerate() {
+        for (index, (id, waiting)) in line.waiting.iter().enumerate() {
             at = if index > 0 { at.after(waiting.gap) } else { at };
-            schedule.push((waiting.id, at.as_nanos()));
+            schedule.push((*id, at.as_nanos()));
         }
         assert!(schedule.last().is_none_or(|(_, last)| *last == line.last_at.as_nanos()), "{line:?}");
         schedule
