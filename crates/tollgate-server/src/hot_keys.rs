@@ -5,16 +5,22 @@
 //! before that is the most by which the new count may be too high. So a count is never too low. It is too high by at most
 //! the sum of all weights divided by the number of counters, and every key with more than that has a counter.
 //!
+//! Threads count in shards, so that they do not wait for each other. An answer adds the counts of all shards. The sum of their
+//! errors is at most the sum of all weights divided by the number of counters, as with one sketch.
+//!
 //! Old counts are of little use. Two sketches take turns, so that an answer covers the last five to ten minutes. A key that has a
 //! counter in only one of them may have lost its counter in the other. There it had at most the smallest count that is left,
 //! which is added.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use tollgate::{Nanos, Timestamp};
 use tollgate_policy::Key;
+
+use crate::metrics::sharded::{OwnLines, own_shard, shard_count};
 
 /// Counters of a sketch: every key with more than 1/128 of the sum has one.
 const COUNTERS: usize = 128;
@@ -28,9 +34,12 @@ const TURN: Nanos = Nanos::new(300_000_000_000);
 /// As much of a key is kept to show it.
 const LONGEST_NAME: usize = 256;
 
-/// The hot keys of one limit.
+/// The most shards per limit. A sketch is large, so there are fewer shards than for counters.
+const MOST_SHARDS: usize = 4;
+
+/// The hot keys of one limit. It takes little memory before the first key is counted.
 #[derive(Debug, Default)]
-pub(crate) struct HotKeys(Mutex<Turns>);
+pub(crate) struct HotKeys(OnceLock<Box<[OwnLines<Mutex<Turns>>]>>);
 
 #[derive(Debug, Default)]
 struct Turns {
@@ -62,8 +71,8 @@ impl HotBy {
     }
 }
 
-/// A sketch for each order.
-type Sketches = [Sketch; HotBy::ALL.len()];
+/// A sketch for each order, from its first key on.
+type Sketches = [Option<Box<Sketch>>; HotBy::ALL.len()];
 
 /// A request to a limit.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +122,13 @@ impl KeyMask {
 impl HotKeys {
     /// Counts a request to a key, whose hash no other key has. The key is read only if it gets a counter.
     pub(crate) fn count<'k>(&self, hash: u64, key: impl Fn() -> Key<'k>, hit: Hit, now: Timestamp) {
-        let mut turns = self.0.lock();
+        self.count_in(own_shard(), hash, key, hit, now);
+    }
+
+    fn count_in<'k>(&self, shard: usize, hash: u64, key: impl Fn() -> Key<'k>, hit: Hit, now: Timestamp) {
+        let new = || (0..shard_count().min(MOST_SHARDS)).map(|_| OwnLines::default()).collect();
+        let shards = self.0.get_or_init(new);
+        let mut turns = shards[shard % shards.len()].0.lock();
         turns.turn(now);
         for by in HotBy::ALL {
             let weight = match by {
@@ -122,16 +137,26 @@ impl HotKeys {
                 HotBy::Denials => hit.is_denied.into(),
             };
             if weight > 0 {
-                turns.now[by as usize].add(hash, &key, weight);
+                turns.now[by as usize].get_or_insert_default().add(hash, &key, weight);
             }
         }
     }
 
     /// The keys that come first in an order.
     pub(crate) fn hottest(&self, by: HotBy, most: usize, now: Timestamp) -> Hottest {
-        let mut turns = self.0.lock();
-        turns.turn(now);
-        Sketch::merged([&turns.now[by as usize], &turns.before[by as usize]], most)
+        // They are copied, so that no request waits until they are compared.
+        let mut sketches = Vec::new();
+        for shard in self.0.get().into_iter().flatten() {
+            let mut turns = shard.0.lock();
+            turns.turn(now);
+            sketches.extend([&turns.now, &turns.before].into_iter().filter_map(|all| all[by as usize].clone()));
+        }
+        Sketch::merged(&sketches, most)
+    }
+
+    /// Frees the memory of counts that are too old.
+    pub(crate) fn forget_old(&self, now: Timestamp) {
+        self.0.get().into_iter().flatten().for_each(|shard| shard.0.lock().turn(now));
     }
 }
 
@@ -151,7 +176,7 @@ impl Turns {
 }
 
 /// The sketch. Counters stay where they are. A small hash table has the number of the counter of each hash.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Sketch {
     counts: Vec<u64>,
     keys: Vec<Counted>, // whose they are
@@ -160,7 +185,7 @@ struct Sketch {
     total: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Counted {
     hash: u64,
     error: u64,
@@ -275,17 +300,17 @@ impl Sketch {
         }
     }
 
-    fn merged(sketches: [&Self; 2], most: usize) -> Hottest {
+    fn merged(sketches: &[Box<Self>], most: usize) -> Hottest {
         let mut merged: HashMap<u64, HotKey> = HashMap::new();
         for known in sketches.iter().flat_map(|sketch| &sketch.keys) {
             merged.entry(known.hash).or_insert_with(|| {
-                let [(count, error), (other_count, other_error)] =
-                    sketches.map(|sketch| sketch.counted(known.hash));
-                HotKey {
-                    key: known.name.split(SEPARATOR).map(str::to_owned).collect(),
-                    count: count.saturating_add(other_count),
-                    error: error.saturating_add(other_error),
-                }
+                let key = known.name.split(SEPARATOR).map(str::to_owned).collect();
+                let counts = sketches.iter().map(|sketch| sketch.counted(known.hash));
+                counts.fold(HotKey { key, count: 0, error: 0 }, |hot, (count, error)| HotKey {
+                    count: hot.count.saturating_add(count),
+                    error: hot.error.saturating_add(error),
+                    ..hot
+                })
             });
         }
         let mut keys: Vec<HotKey> = merged.into_values().collect();
@@ -324,8 +349,12 @@ mod tests {
     }
 
     fn count(hot: &HotKeys, key: u64, hit: Hit, now: Timestamp) {
+        count_in(hot, 0, key, hit, now);
+    }
+
+    fn count_in(hot: &HotKeys, shard: usize, key: u64, hit: Hit, now: Timestamp) {
         let name = key.to_string();
-        hot.count(hash(key), || [name.as_str()].into_iter().collect(), hit, now);
+        hot.count_in(shard, hash(key), || [name.as_str()].into_iter().collect(), hit, now);
     }
 
     const HIT: Hit = Hit { tokens: 1, is_denied: false };
@@ -372,7 +401,7 @@ mod tests {
                 for (by, weight) in HotBy::ALL.into_iter().zip([1, tokens, u64::from(is_denied)]) {
                     *exact[by as usize].entry(key).or_default() += weight;
                 }
-                count(&hot, key, Hit { tokens, is_denied }, minute(5 * turn));
+                count_in(&hot, random.below(4) as usize, key, Hit { tokens, is_denied }, minute(5 * turn));
             }
             for by in HotBy::ALL {
                 let (exact, of) = (&exact[by as usize], (by, turns, is_weighted));
@@ -457,5 +486,21 @@ mod tests {
         let long = "ü".repeat(1000);
         assert_eq!(name(String::new(), &[&long]).len(), LONGEST_NAME);
         assert!(name(String::new(), &["x", &long]).starts_with("x\u{1f}üüü"));
+    }
+
+    #[test]
+    fn hot_keys_take_memory_only_while_they_are_counted() {
+        let hot = HotKeys::default();
+        assert!(size_of::<HotKeys>() <= 32 && hot.0.get().is_none());
+        let sketches = |hot: &HotKeys| -> usize {
+            let shards = hot.0.get().unwrap().iter();
+            shards.map(|shard| shard.0.lock()).map(|t| t.now.iter().chain(&t.before).flatten().count()).sum()
+        };
+        count(&hot, 1, HIT, minute(0));
+        assert_eq!(sketches(&hot), 2, "of hits and of tokens");
+        hot.forget_old(minute(9));
+        assert_eq!(sketches(&hot), 2);
+        hot.forget_old(minute(10));
+        assert_eq!(sketches(&hot), 0);
     }
 }

@@ -1,26 +1,30 @@
 //! Prometheus metrics. Labels are bounded: limits, outcomes, protocols; never a key, an address or a path.
 
-use std::collections::HashSet;
+mod descriptors;
+mod limits;
+pub(crate) mod sharded;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use tollgate::{DelayQueue, Nanos};
-use tollgate_policy::{DescriptorVerdict, Engine, LimitVerdict, Source, Verdict};
+use tollgate::{DelayQueue, Nanos, Timestamp};
+use tollgate_policy::{DescriptorVerdict, Engine, PolicyInForce, Source, Verdict};
 
+use self::descriptors::{DescriptorSeries, Descriptors};
+pub(crate) use self::limits::LimitMetrics;
+use self::limits::{LimitSeries, Limits};
+use self::sharded::Counter;
 use crate::connections::{ConnectionMetrics, Connections};
 use crate::distribution::Distribution;
 use crate::gateway::GatewayMetrics;
-use crate::hot_keys::{Hit, HotKeys};
 use crate::output;
 use crate::store::Health;
 
@@ -38,8 +42,20 @@ pub(crate) enum Protocol {
 const PROTOCOLS: [Protocol; 5] =
     [Protocol::http, Protocol::forward_auth, Protocol::gateway, Protocol::grpc, Protocol::resp];
 
-/// What a limit said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+impl Protocol {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::http => "http",
+            Self::forward_auth => "forward_auth",
+            Self::gateway => "gateway",
+            Self::grpc => "grpc",
+            Self::resp => "resp",
+        }
+    }
+}
+
+/// The decision of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(non_camel_case_types, reason = "they are label values, as they stand")]
 enum Outcome {
     allow,
@@ -48,6 +64,16 @@ enum Outcome {
 }
 
 const OUTCOMES: [Outcome; 3] = [Outcome::allow, Outcome::deny, Outcome::shadow_deny];
+
+impl Outcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::allow => "allow",
+            Self::deny => "deny",
+            Self::shadow_deny => "shadow_deny",
+        }
+    }
+}
 
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -68,36 +94,12 @@ struct RequestLabels {
     protocol: Protocol,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DecisionLabels {
-    limit: String,
-    outcome: Outcome,
-    protocol: Protocol,
-}
-
 /// Who decides.
 const SOURCES: [Source; 4] = [Source::Memory, Source::Store, Source::DeniedCache, Source::Fallback];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabels {
     source: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DescriptorLabels {
-    descriptor: String,
-    outcome: Outcome,
-}
-
-/// The most tokens of one request that are added to a counter, so that a caller cannot make it overflow.
-const MOST_TOKENS: u64 = u32::MAX as u64;
-
-/// As many descriptors of Envoy's are told apart by their values.
-const MOST_DESCRIPTORS: usize = 1000;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LimitLabels {
-    limit: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -123,29 +125,15 @@ pub(crate) struct RecordMetrics {
 pub(crate) struct Metrics {
     registry: Registry,
     requests: [[Counter; REQUEST_OUTCOMES.len()]; PROTOCOLS.len()],
-    decisions: Family<DecisionLabels, Counter>,
-    cost: Family<LimitLabels, Counter>,
-    remaining_ratio: Family<LimitLabels, Distribution>,
+    limits: Arc<Limits>,
+    descriptors: Arc<Descriptors>,
     duration: Distribution,
     wait: Distribution,
     reloads: Family<ReloadLabels, Counter>,
     last_reload: Gauge,
     record: RecordMetrics,
-    sent: [[Counter; 2]; PROTOCOLS.len()], // allowed and denied by rules that came with requests
-    sources: [Counter; SOURCES.len()],     // requests by who decided them
-    descriptors: Family<DescriptorLabels, Counter>,
-    known_descriptors: Mutex<HashSet<String>>, // of those, by name
-    limits: ArcSwap<Vec<Option<Arc<LimitMetrics>>>>, // by number
-    adding: Mutex<()>,
+    sources: [Counter; SOURCES.len()], // requests by who decided them
     pub(crate) gateway: Option<GatewayMetrics>,
-}
-
-/// What is counted of one limit, found once and not with every request.
-pub(crate) struct LimitMetrics {
-    decisions: [[Counter; OUTCOMES.len()]; PROTOCOLS.len()],
-    cost: Counter,
-    remaining_ratio: Distribution,
-    pub(crate) hot_keys: HotKeys,
 }
 
 impl Metrics {
@@ -162,20 +150,14 @@ impl Metrics {
             REQUEST_OUTCOMES
                 .map(|outcome| by_outcome.get_or_create_owned(&RequestLabels { outcome, protocol }))
         });
-        let decisions: Family<DecisionLabels, Counter> = Family::default();
-        registry.register("decisions", "Decisions of each limit", decisions.clone());
+        let limits = Arc::new(Limits::default());
+        registry.register_collector(Box::new(LimitSeries(Arc::clone(&limits))));
+        let descriptors = Arc::new(Descriptors::default());
+        registry.register_collector(Box::new(DescriptorSeries(Arc::clone(&descriptors))));
         let by_source: Family<SourceLabels, Counter> = Family::default();
         registry.register("decisions_by_source", "Requests by who decided them", by_source.clone());
         let sources =
             SOURCES.map(|source| by_source.get_or_create_owned(&SourceLabels { source: source.as_str() }));
-        let cost = Family::default();
-        registry.register("cost", "Tokens that each limit has charged", cost.clone());
-        let remaining_ratio = Family::new_with_constructor(ratios as fn() -> Distribution);
-        registry.register(
-            "remaining_ratio",
-            "What remained of each limit, as a part of it",
-            remaining_ratio.clone(),
-        );
         let duration = Distribution::new(&[1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2, 1e-1, 1.0]);
         registry.register("decision_duration_seconds", "How long a decision took", duration.clone());
         let wait = Distribution::new(&[1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0]);
@@ -183,12 +165,6 @@ impl Metrics {
             "wait_seconds",
             "How long requests were to be held before they went on",
             wait.clone(),
-        );
-        let descriptors = Family::default();
-        registry.register(
-            "descriptor_decisions",
-            "Decisions of Envoy descriptors whose limit asks for it, by their values",
-            descriptors.clone(),
         );
         let reloads = Family::default();
         registry.register("config_reloads", "Reloads of the policy file", reloads.clone());
@@ -215,57 +191,41 @@ impl Metrics {
             registry.register_collector(Box::new(Shards(Arc::clone(store))));
         }
         let gateway = engine.policy().gateway.is_some().then(|| GatewayMetrics::new(&mut registry));
-        // No limit of a policy can have this name.
-        let limit = || "(sent)".to_owned();
-        let sent = PROTOCOLS.map(|protocol| {
-            [Outcome::allow, Outcome::deny].map(|outcome| {
-                decisions.get_or_create_owned(&DecisionLabels { limit: limit(), outcome, protocol })
-            })
-        });
         let metrics = Self {
             registry,
             requests,
-            decisions,
-            cost,
-            remaining_ratio,
+            limits,
+            descriptors,
             duration,
             wait,
             reloads,
             last_reload,
             record,
-            sent,
             sources,
-            descriptors,
-            known_descriptors: Mutex::default(),
-            limits: ArcSwap::default(),
-            adding: Mutex::default(),
             gateway,
         };
-        metrics.add_limits(engine);
+        metrics.follow(&engine.policy());
         metrics
     }
 
-    /// Makes room for limits that are new in the policy in force.
-    pub(crate) fn add_limits(&self, engine: &Engine) {
-        let _adding = self.adding.lock();
-        let mut limits = self.limits.load().as_ref().clone();
-        for (number, name) in engine.policy().limit_numbers() {
-            if limits.len() <= number {
-                limits.resize(number + 1, None);
-            }
-            limits[number].get_or_insert_with(|| Arc::new(self.limit_metrics(name)));
-        }
-        self.limits.store(Arc::new(limits));
+    /// Counts the limits of another policy that is in force, and forgets all others.
+    pub(crate) fn follow(&self, policy: &PolicyInForce<'_>) {
+        self.limits.follow(policy);
+        self.descriptors.follow(policy);
     }
 
     /// What is counted of the limit of this number.
     pub(crate) fn limit(&self, number: usize) -> Option<Arc<LimitMetrics>> {
-        self.limits.load().get(number).cloned().flatten()
+        self.limits.get(number)
+    }
+
+    /// Frees the memory of hot keys that are too old to be shown.
+    pub(crate) fn forget_old_hot_keys(&self, now: Timestamp) {
+        self.limits.forget_old_hot_keys(now);
     }
 
     /// Counts requests that had the same answer.
     pub(crate) fn count_requests(&self, protocol: Protocol, outcome: RequestOutcome, count: u64) {
-        // Most batches have one outcome only, and all threads share the counters.
         if count > 0 {
             self.requests[protocol as usize][outcome as usize].inc_by(count);
         }
@@ -294,29 +254,7 @@ impl Metrics {
         if !verdict.delay().is_zero() {
             self.wait.observe(seconds(verdict.delay()));
         }
-        let limits = self.limits.load();
-        let count = |limit: &LimitVerdict<'_, '_>, outcome: Outcome| {
-            // A request that meets a limit before its reload has counted it is not worth waiting for.
-            let Some(Some(metrics)) = limits.get(limit.number()) else { return };
-            metrics.decisions[protocol as usize][outcome as usize].inc();
-            let capacity = limit.capacity().max(1);
-            metrics.remaining_ratio.observe(limit.decision().status.remaining as f64 / capacity as f64);
-            let tokens = if limit.is_charged() { limit.cost().min(MOST_TOKENS) } else { 0 };
-            if tokens > 0 {
-                metrics.cost.inc_by(tokens);
-            }
-            // A limit without a key has nothing to compare, and a peek uses nothing.
-            if limit.limit().has_keys() && limit.cost() > 0 {
-                let hit = Hit { tokens, is_denied: !limit.is_allowed() };
-                metrics.hot_keys.count(limit.key_hash(), || limit.key(), hit, verdict.decided_at());
-            }
-        };
-        for limit in verdict.limits() {
-            count(&limit, if limit.is_allowed() { Outcome::allow } else { Outcome::deny });
-        }
-        for limit in verdict.shadow() {
-            count(&limit, if limit.is_allowed() { Outcome::allow } else { Outcome::shadow_deny });
-        }
+        self.limits.observe(verdict, protocol);
     }
 
     /// Counts a decision by a rule that came with the request.
@@ -325,36 +263,17 @@ impl Metrics {
         self.count_sent(protocol, [allowed, 1 - allowed]);
     }
 
-    /// Counts a descriptor of Envoy's by its values, where its limit asks for that: so many, and all others as one.
+    /// Counts a descriptor of an Envoy call by its values, if its limit asks for that.
     pub(crate) fn observe_descriptor(&self, verdict: &DescriptorVerdict<'_, '_>) {
-        let Some(of) = verdict.descriptor() else { return };
-        let Some(mut descriptor) = of.metric(verdict.attributes().get(1..).unwrap_or_default()) else {
-            return;
-        };
-        let mut known = self.known_descriptors.lock();
-        if !known.contains(&descriptor) {
-            if known.len() < MOST_DESCRIPTORS {
-                known.insert(descriptor.clone());
-            } else {
-                "(other)".clone_into(&mut descriptor);
-            }
-        }
-        drop(known);
-        let outcome = if verdict.is_allowed() { Outcome::allow } else { Outcome::deny };
-        self.descriptors.get_or_create(&DescriptorLabels { descriptor, outcome }).inc();
+        self.descriptors.observe(verdict);
     }
 
-    /// Counts how many such decisions, made together, allowed and how many denied.
+    /// Counts decisions by rules that came with requests: how many allowed, and how many denied.
     pub(crate) fn count_sent(&self, protocol: Protocol, counts: [u64; 2]) {
-        for (counter, count) in self.sent[protocol as usize].iter().zip(counts) {
-            // Most batches have one of them only, and the counters are shared by all threads.
-            if count > 0 {
-                counter.inc_by(count);
-            }
-        }
+        self.limits.count_sent(protocol, counts);
     }
 
-    /// Counts how long so many decisions took together.
+    /// Counts how long decisions took together.
     pub(crate) fn took(&self, took: Nanos, decisions: u64) {
         self.duration.observe_each(seconds(took) / decisions.max(1) as f64, decisions);
     }
@@ -384,28 +303,11 @@ impl Metrics {
         text::encode(&mut metrics, &self.registry).expect("a string takes everything");
         if is_openmetrics { metrics } else { classic(&metrics) }
     }
-
-    fn limit_metrics(&self, name: &str) -> LimitMetrics {
-        let limit = LimitLabels { limit: name.to_owned() };
-        let counter = |protocol: Protocol, outcome: Outcome| {
-            self.decisions.get_or_create_owned(&DecisionLabels { limit: name.to_owned(), outcome, protocol })
-        };
-        LimitMetrics {
-            decisions: PROTOCOLS.map(|protocol| OUTCOMES.map(|outcome| counter(protocol, outcome))),
-            cost: self.cost.get_or_create_owned(&limit),
-            remaining_ratio: self.remaining_ratio.get_or_create_owned(&limit),
-            hot_keys: HotKeys::default(),
-        }
-    }
 }
 
 /// As Prometheus wants it.
 fn seconds(span: Nanos) -> f64 {
     span.get() as f64 / 1e9
-}
-
-fn ratios() -> Distribution {
-    Distribution::new(&[0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
 }
 
 /// The text format from before OpenMetrics: a counter's type and help carry its full name, and nothing marks the end.

@@ -112,7 +112,7 @@ impl Service {
         self.engine.reload(policy).map_err(|error| error.to_string())?;
         self.admin.replace(admin);
         self.resp_password.replace(resp_password);
-        self.metrics.add_limits(&self.engine);
+        self.metrics.follow(&self.engine.policy());
         self.has_reloaded();
         Ok(reloaded)
     }

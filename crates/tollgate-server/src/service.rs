@@ -1,6 +1,6 @@
 //! What all listeners share: the engine, and what is seen of its decisions.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,6 +21,9 @@ use crate::timer::delay_timer;
 /// As many requests that came together are asked of a shared store at once.
 pub(crate) const MOST_AT_ONCE: usize = 64;
 
+/// Old hot keys are looked for every so many seconds.
+const HOT_KEYS_EVERY: u64 = 60;
+
 /// Who is told of a policy that comes into force.
 type Follow = Box<dyn Fn(&Policy) + Send + Sync>;
 
@@ -39,6 +42,7 @@ pub(crate) struct Service {
     pub(crate) store: Option<Arc<dyn Health>>, // where states are kept, if not in this process
     pub(crate) recorder: Option<Recorder>,
     draining: AtomicBool,
+    ticks: AtomicU64, // so far
 }
 
 impl Service {
@@ -90,6 +94,7 @@ impl Service {
             store,
             recorder,
             draining: AtomicBool::new(false),
+            ticks: AtomicU64::new(0),
         })
     }
 
@@ -144,6 +149,9 @@ impl Service {
         self.engine.maintain();
         self.held.forget_ended(now);
         self.connections.tick();
+        if self.ticks.fetch_add(1, Ordering::Relaxed).is_multiple_of(HOT_KEYS_EVERY) {
+            self.metrics.forget_old_hot_keys(now);
+        }
         if let Some(recorder) = &self.recorder {
             recorder.flush();
         }

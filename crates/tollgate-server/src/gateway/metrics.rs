@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric};
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -14,6 +13,7 @@ use tollgate::Nanos;
 use super::behind::Behind;
 use super::upstream::CallError;
 use crate::distribution::Distribution;
+use crate::metrics::sharded::Counter;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]

@@ -50,7 +50,14 @@ impl Query {
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let is_admin = require_admin(&service, &request).is_ok();
-    let Query { limit: wanted, by } = Query::read(request.uri().query())?;
+    let query = Query::read(request.uri().query())?;
+    // With thousands of limits this takes milliseconds, which other requests do not have to wait for.
+    tokio::task::spawn_blocking(move || hottest(&service, query, is_admin))
+        .await
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?
+}
+
+fn hottest(service: &Service, Query { limit: wanted, by }: Query, is_admin: bool) -> Answer {
     let (policy, now) = (service.engine.policy(), service.engine.clock().now());
     let mut limits = Map::new();
     for (number, name) in

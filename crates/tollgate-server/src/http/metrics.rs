@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
+use super::problem::Problem;
 use crate::service::Service;
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
@@ -15,5 +16,9 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, headers: HeaderM
         true => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         false => "text/plain; version=0.0.4; charset=utf-8",
     };
-    ([(header::CONTENT_TYPE, kind)], service.metrics.encode(is_openmetrics)).into_response()
+    // With thousands of limits this takes milliseconds, which other requests do not have to wait for.
+    match tokio::task::spawn_blocking(move || service.metrics.encode(is_openmetrics)).await {
+        Ok(metrics) => ([(header::CONTENT_TYPE, kind)], metrics).into_response(),
+        Err(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
