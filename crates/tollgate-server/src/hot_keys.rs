@@ -149,7 +149,8 @@ impl HotKeys {
         for shard in self.0.get().into_iter().flatten() {
             let mut turns = shard.0.lock();
             turns.turn(now);
-            sketches.extend([&turns.now, &turns.before].into_iter().filter_map(|all| all[by as usize].clone()));
+            sketches
+                .extend([&turns.now, &turns.before].into_iter().filter_map(|all| all[by as usize].clone()));
         }
         Sketch::merged(&sketches, most)
     }

@@ -25,6 +25,7 @@ use self::sharded::Counter;
 use crate::connections::{ConnectionMetrics, Connections};
 use crate::distribution::Distribution;
 use crate::gateway::GatewayMetrics;
+use crate::held::HeldCounts;
 use crate::output;
 use crate::store::Health;
 
@@ -142,6 +143,7 @@ impl Metrics {
         store: Option<&Arc<dyn Health>>,
         delay_queue: &DelayQueue,
         connections: &Arc<Connections>,
+        permits: &Arc<HeldCounts>,
     ) -> Self {
         let mut registry = Registry::with_prefix("tollgate");
         let by_outcome: Family<RequestLabels, Counter> = Family::default();
@@ -185,6 +187,7 @@ impl Metrics {
         registry.register_collector(Box::new(Table {
             engine: Arc::clone(engine),
             delay_queue: delay_queue.clone(),
+            permits: Arc::clone(permits),
         }));
         registry.register_collector(Box::new(ConnectionMetrics(Arc::clone(connections))));
         if let Some(store) = store {
@@ -342,6 +345,7 @@ fn classic(openmetrics: &str) -> String {
 struct Table {
     engine: Arc<Engine>,
     delay_queue: DelayQueue,
+    permits: Arc<HeldCounts>,
 }
 
 impl Collector for Table {
@@ -356,6 +360,11 @@ impl Collector for Table {
         let pace = self.engine.pace().map_or(1.0, tollgate::adaptive::Pace::as_f64);
         gauge("rate_multiplier", "What every rate is multiplied by while the upstream is overloaded", pace)?;
         gauge("held", "Requests that wait for the end of their delay", self.delay_queue.waiting() as f64)?;
+        gauge(
+            "permits",
+            "Callers that hold permits of POST /v1/acquire which this process keeps",
+            self.permits.held() as f64,
+        )?;
         let mut counter = |name: &str, help: &str, value: u64| {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
@@ -364,6 +373,11 @@ impl Collector for Table {
             "log_lines_lost",
             "Log lines that could not be written to standard error",
             output::log_lines_lost(),
+        )?;
+        counter(
+            "permits_refused",
+            "Calls of POST /v1/acquire that were refused because too many permits are held",
+            self.permits.refused(),
         )?;
         counter("evictions", "Keys in use that were forgotten to make room", stats.evictions)?;
         counter("refused", "Requests for which there was no room in the table", stats.refused)

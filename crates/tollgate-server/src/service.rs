@@ -76,14 +76,15 @@ impl Service {
         };
         let engine = Arc::new(engine.map_err(|error| error.to_string())?);
         let delay_queue = DelayQueue::new(engine.clock().clone());
-        let metrics = Metrics::new(&engine, store.as_ref(), &delay_queue, &connections);
+        let held = Held::new(store.clone());
+        let metrics = Metrics::new(&engine, store.as_ref(), &delay_queue, &connections, held.counts());
         metrics.reloaded(Ok(unix_time()));
         let recorder =
             record.map(|record| Recorder::start(&record, engine.clock(), metrics.record())).transpose()?;
         Ok(Self {
             engine,
             metrics,
-            held: Held::new(store.clone()),
+            held,
             delay_queue,
             on_reload: OnceLock::new(),
             admin,

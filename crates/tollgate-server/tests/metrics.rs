@@ -37,6 +37,115 @@ fn rules_that_are_sent_are_counted() {
     }
 }
 
+/// The lines of a scrape that name a limit, and the bytes of all lines.
+fn limit_series(client: &mut Client) -> (usize, usize) {
+    let metrics = client.get("/metrics").body;
+    (metrics.lines().filter(|line| line.contains("limit=\"")).count(), metrics.len())
+}
+
+#[test]
+fn limits_that_were_renamed_leave_no_series() {
+    let (limits, renames) = if tollgate_testkit::is_long() { (1000, 30) } else { (100, 10) };
+    let policy = |generation: usize| -> String {
+        let limit = |number: usize| {
+            format!(
+                "  - {{ name: g{generation:03}-{number:04}, match: {{ path: /{number} }}, key: [user], token_bucket: {{ rate: 1/s }} }}\n"
+            )
+        };
+        format!("limits:\n{}", (0..limits).map(limit).collect::<String>())
+    };
+    let service = Service::start(&policy(0));
+    let mut client = service.connect();
+    let mut generation = |generation: usize| {
+        if generation > 0 {
+            service.write_policy(&policy(generation));
+            assert_eq!(client.post("/v1/reload", &json!({})).status, 200);
+        }
+        assert_eq!(limit_series(&mut client).0, 0, "limits without a request have no series");
+        for number in 0..10 {
+            assert!(client.passes(&[("path", &format!("/{number}")), ("user", "u")]));
+        }
+        limit_series(&mut client)
+    };
+    let (series, bytes) = generation(0);
+    // Allowed and denied requests, tokens, and a histogram of ten buckets with its sum and its count.
+    assert_eq!(series, 10 * (2 + 1 + 12));
+    for number in 1..=renames {
+        let (series_now, bytes_now) = generation(number);
+        assert_eq!(series_now, series, "after {number} renames");
+        assert!(bytes_now < bytes + 200, "after {number} renames: {bytes_now} bytes, {bytes} before");
+    }
+}
+
+#[test]
+fn a_limit_keeps_its_counts_when_another_is_renamed() {
+    let policy = |other: &str| {
+        let limit = |name: &str, path: &str| {
+            format!(
+                "{{ name: {name}, match: {{ path: {path} }}, key: [user], token_bucket: {{ rate: 1/s, burst: 100 }} }}"
+            )
+        };
+        format!("limits: [{}, {}]", limit(other, "/other"), limit("kept", "/kept"))
+    };
+    let service = Service::start(&policy("one"));
+    let mut client = service.connect();
+    for other in ["one", "two", "three"] {
+        service.write_policy(&policy(other));
+        assert_eq!(client.post("/v1/reload", &json!({})).status, 200);
+        for path in ["/kept", "/other"] {
+            assert!(client.passes(&[("path", path), ("user", "u")]));
+        }
+    }
+    let tokens = |client: &mut Client, limit: &str| {
+        client.metric(&format!("tollgate_cost_total{{limit=\"{limit}\"}}"))
+    };
+    assert_eq!(
+        ["kept", "one", "two", "three"].map(|limit| tokens(&mut client, limit)),
+        [Some(3.0), None, None, Some(1.0)]
+    );
+}
+
+#[test]
+fn a_descriptor_that_is_gone_leaves_no_series() {
+    let policy = |key: &str| {
+        format!(
+            "limits: [{{ name: edge, descriptor: {{ domain: edge, entries: [{{ key: {key} }}], detailed_metric: true }}, fixed_window: {{ limit: 9, window: 1day }} }}]"
+        )
+    };
+    let service = Service::start(&policy("path"));
+    let mut client = service.connect();
+    let mut series = |key: &str| -> Vec<String> {
+        let call =
+            json!({ "domain": "edge", "descriptors": [{ "entries": [{ "key": key, "value": "a" }] }] });
+        assert_eq!(client.post("/json", &call).status, 200);
+        let metrics = client.get("/metrics").body;
+        let lines = metrics.lines().filter(|line| line.starts_with("tollgate_descriptor_decisions_total"));
+        lines.map(str::to_owned).collect()
+    };
+    let expected = |name: &str| {
+        [("allow", 1), ("deny", 0)].map(|(outcome, count)| {
+            format!("tollgate_descriptor_decisions_total{{descriptor=\"edge.{name}_a\",outcome=\"{outcome}\"}} {count}")
+        })
+    };
+    assert_eq!(series("path"), expected("path"));
+    service.write_policy(&policy("user"));
+    assert_eq!(service.connect().post("/v1/reload", &json!({})).status, 200);
+    assert_eq!(series("user"), expected("user"));
+}
+
+#[test]
+fn permits_that_are_held_are_counted() {
+    let service =
+        Service::start("limits: [{ name: in-flight, key: [], concurrency: { limit: 10, lease: 1h } }]");
+    let mut client = service.connect();
+    let mut acquire = || crate::service::json_of(&client.post("/v1/acquire", &json!({ "attributes": {} })));
+    let permits = [acquire(), acquire()].map(|answer| answer["permit"].clone());
+    assert_eq!(client.metric("tollgate_permits"), Some(2.0));
+    assert_eq!(client.post("/v1/release", &json!({ "permit": permits[0] })).status, 200);
+    assert_eq!(client.metric("tollgate_permits"), Some(1.0));
+    assert_eq!(client.metric("tollgate_permits_refused_total"), Some(0.0));
+}
+
 const LIMITS: &str = "
 limits:
   - { name: one, match: { path: /limited }, key: [], token_bucket: { rate: 1/day, burst: 1 } }

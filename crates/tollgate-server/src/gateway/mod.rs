@@ -21,6 +21,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_policy::{LoadSource, Policy};
 
@@ -35,6 +36,9 @@ use crate::service::Service;
 pub(crate) struct Gateway {
     service: Arc<Service>,
     behind: ArcSwap<Behind>,
+    /// What was behind it before a reload, for requests that still use it. It is dropped off the workers, because that closes
+    /// connections.
+    retired: Mutex<Vec<Arc<Behind>>>,
     metrics: GatewayMetrics,
     pressure: Pressure,
 }
@@ -53,7 +57,7 @@ impl Gateway {
                     gateway.follow(policy);
                 }
             });
-            Self { service, behind, metrics, pressure: Pressure::new() }
+            Self { service, behind, retired: Mutex::default(), metrics, pressure: Pressure::new() }
         });
         Some(gateway)
     }
@@ -63,7 +67,8 @@ impl Gateway {
         if let Some(behind) = self.behind.load().following(policy) {
             let behind = Arc::new(behind);
             self.metrics.watch(Arc::clone(&behind));
-            self.behind.store(behind);
+            let before = self.behind.swap(behind);
+            self.retired.lock().push(before);
         }
     }
 
@@ -94,6 +99,7 @@ impl Gateway {
     /// What is to be done every second.
     pub(crate) fn tick(&self) {
         self.behind.load().upstreams.iter().for_each(upstream::Upstream::sweep);
+        self.retired.lock().retain(|behind| Arc::strong_count(behind) > 1);
     }
 }
 

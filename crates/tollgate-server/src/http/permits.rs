@@ -30,9 +30,7 @@ type Acquired = (Vec<u8>, Option<(Permits, Option<Timestamp>)>);
 pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     let (mut body, permits) = counted(&service, Protocol::http, acquired(&service, request).await)?;
     if let Some((permits, until)) = permits {
-        let kept = service.held.keep(permits, until);
-        let permit =
-            kept.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        let permit = service.held.keep(permits, until)?;
         let closing = body.pop();
         body.extend_from_slice(format!(",\"permit\":\"{permit}\"").as_bytes());
         body.extend(closing);
@@ -43,10 +41,8 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Reques
 async fn acquired(service: &Service, request: Request<Body>) -> Result<Acquired, Problem> {
     let body = json::body(request).await?;
     let check: Check<'_> = json::parse(&body)?;
-    if service.held.is_full() {
-        // Before anything is charged.
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, TooManyHeld.to_string()));
-    }
+    // Before anything is charged.
+    service.held.require_room()?;
     let attributes = check.attributes.pairs();
     let asked = Asked { attributes: &attributes, cost: check.cost };
     let policy = service.engine.policy();
@@ -63,6 +59,12 @@ pub(super) async fn release(State(service): State<Arc<Service>>, request: Reques
     let body = json::body(request).await?;
     let release: Release<'_> = json::parse(&body)?;
     Ok(reply(&json!({ "released": service.held.release(&release.permit.0).await? })))
+}
+
+impl From<TooManyHeld> for Problem {
+    fn from(too_many: TooManyHeld) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, too_many.to_string())
+    }
 }
 
 /// When none of the permits is held any more, those of shadow limits included. None where one has no lease.

@@ -215,8 +215,12 @@ impl Collector for LimitSeries {
             }
         }
 
-        let mut cost =
-            encoder.encode_descriptor("cost", "Tokens that each limit has charged", None, MetricType::Counter)?;
+        let mut cost = encoder.encode_descriptor(
+            "cost",
+            "Tokens that each limit has charged",
+            None,
+            MetricType::Counter,
+        )?;
         for (limit, counts) in &used {
             let labels = [("limit", &*limit.name)];
             ConstCounter::new(value(&counts.tokens)).encode(cost.encode_family(&labels)?)?;

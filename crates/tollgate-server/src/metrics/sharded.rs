@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn threads_write_to_different_cache_lines() {
         let counter = Counter::default();
-        let addresses: Vec<usize> = counter.0.iter().map(|shard| std::ptr::from_ref(shard) as usize).collect();
+        let addresses: Vec<usize> =
+            counter.0.iter().map(|shard| std::ptr::from_ref(shard) as usize).collect();
         assert!(addresses.windows(2).all(|pair| pair[1] - pair[0] >= 128), "{addresses:?}");
         assert!(addresses.iter().all(|address| address % 128 == 0), "{addresses:?}");
     }
