@@ -26,6 +26,7 @@ mod metrics;
 mod record;
 mod reload;
 mod resp;
+mod retired;
 mod serve;
 mod service;
 mod source;

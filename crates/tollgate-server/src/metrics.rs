@@ -222,6 +222,11 @@ impl Metrics {
         self.limits.get(number)
     }
 
+    /// Drops what is gone since a reload. To be called every second, and not on a worker.
+    pub(crate) fn drop_retired(&self) {
+        self.limits.drop_retired();
+    }
+
     /// Frees the memory of hot keys that are too old to be shown.
     pub(crate) fn forget_old_hot_keys(&self, now: Timestamp) {
         self.limits.forget_old_hot_keys(now);

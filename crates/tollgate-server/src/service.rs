@@ -150,6 +150,7 @@ impl Service {
         self.engine.maintain();
         self.held.forget_ended(now);
         self.connections.tick();
+        self.metrics.drop_retired();
         if self.ticks.fetch_add(1, Ordering::Relaxed).is_multiple_of(HOT_KEYS_EVERY) {
             self.metrics.forget_old_hot_keys(now);
         }

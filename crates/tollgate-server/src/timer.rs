@@ -1,7 +1,8 @@
 //! The timer of delayed requests.
 //!
-//! The timers of tokio are exact to a millisecond or two. Delayed requests then go in small groups, and each group wakes another
-//! worker thread. A timer of the kernel is exact, and arming it is one system call: see "Delayed requests" in docs/design.md.
+//! The timers of tokio are exact to a millisecond or two, and each wakes a thread twice. A timer of the kernel is exact, and arming it
+//! is one system call. Most of the processor time of a delayed request is for waking a thread, so at high rates several requests go
+//! together: see "Delayed requests" in docs/design.md.
 
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ pub(crate) fn delay_timer() -> impl FnMut(Duration) -> tokio::time::Sleep + Send
     tokio::time::sleep
 }
 
-/// At rates above 4000 requests per second, several requests go together, so that their timer takes little processor time.
+/// Between two times at which requests go. Requests that come due in between wait for the next of these times.
 #[cfg(target_os = "linux")]
-const SHORTEST: Duration = Duration::from_micros(250);
+const SHORTEST: Duration = Duration::from_millis(4);
 
 #[cfg(target_os = "linux")]
 mod linux {

@@ -21,7 +21,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_policy::{LoadSource, Policy};
 
@@ -30,15 +29,15 @@ pub(crate) use self::metrics::GatewayMetrics;
 use self::pressure::{EVERY, Pressure};
 use crate::connections::Activity;
 use crate::listener::{Connection, Speak};
+use crate::retired::Retired;
 use crate::service::Service;
 
 /// The gateway.
 pub(crate) struct Gateway {
     service: Arc<Service>,
     behind: ArcSwap<Behind>,
-    /// What was behind it before a reload, for requests that still use it. It is dropped off the workers, because that closes
-    /// connections.
-    retired: Mutex<Vec<Arc<Behind>>>,
+    /// Dropping it closes connections.
+    retired: Retired<Behind>,
     metrics: GatewayMetrics,
     pressure: Pressure,
 }
@@ -57,7 +56,7 @@ impl Gateway {
                     gateway.follow(policy);
                 }
             });
-            Self { service, behind, retired: Mutex::default(), metrics, pressure: Pressure::new() }
+            Self { service, behind, retired: Retired::default(), metrics, pressure: Pressure::new() }
         });
         Some(gateway)
     }
@@ -67,8 +66,7 @@ impl Gateway {
         if let Some(behind) = self.behind.load().following(policy) {
             let behind = Arc::new(behind);
             self.metrics.watch(Arc::clone(&behind));
-            let before = self.behind.swap(behind);
-            self.retired.lock().push(before);
+            self.retired.push(self.behind.swap(behind));
         }
     }
 
@@ -99,7 +97,7 @@ impl Gateway {
     /// What is to be done every second.
     pub(crate) fn tick(&self) {
         self.behind.load().upstreams.iter().for_each(upstream::Upstream::sweep);
-        self.retired.lock().retain(|behind| Arc::strong_count(behind) > 1);
+        self.retired.drop_unused();
     }
 }
 

@@ -15,6 +15,7 @@ use tollgate_policy::{LimitVerdict, PolicyInForce, Verdict};
 use super::sharded::{Counter, OwnLines, own_shard, shard_count};
 use super::{OUTCOMES, Outcome, PROTOCOLS, Protocol};
 use crate::hot_keys::{Hit, HotKeys};
+use crate::retired::Retired;
 
 /// The most tokens of one request that are added to a counter, so that a caller cannot make it overflow.
 const MOST_TOKENS: u64 = u32::MAX as u64;
@@ -29,6 +30,7 @@ const RATIOS: [f64; 9] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0];
 #[derive(Default)]
 pub(super) struct Limits {
     by_number: ArcSwap<Vec<Option<Arc<LimitMetrics>>>>,
+    retired: Retired<Vec<Option<Arc<LimitMetrics>>>>,
     sent: [[Counter; 2]; PROTOCOLS.len()], // allowed and denied
 }
 
@@ -119,7 +121,7 @@ impl Limits {
     /// Counts limits with these numbers and names, and whether each only watches. A limit keeps its counts by its name. A number
     /// that another limit had before starts with new counts.
     fn replace<'n>(&self, limits: impl Iterator<Item = (usize, &'n str, bool)>) {
-        let before = self.by_number.load();
+        let before = self.by_number.load_full();
         let known: HashMap<&str, &Arc<LimitMetrics>> =
             before.iter().flatten().map(|limit| (&*limit.name, limit)).collect();
         let mut after: Vec<Option<Arc<LimitMetrics>>> = Vec::new();
@@ -132,7 +134,13 @@ impl Limits {
             limit.is_shadow.store(is_shadow, Ordering::Relaxed);
             after[number] = Some(limit);
         }
-        self.by_number.store(Arc::new(after));
+        drop(before);
+        self.retired.push(self.by_number.swap(Arc::new(after)));
+    }
+
+    /// Drops limits that are gone and that no request counts any more.
+    pub(super) fn drop_retired(&self) {
+        self.retired.drop_unused();
     }
 
     /// What is counted of the limit of this number.
@@ -337,6 +345,7 @@ mod tests {
         let gone = Arc::downgrade(&limits.get(7).unwrap());
         replace(&limits, &generation(1000));
         assert_eq!(limits.by_number.load().iter().flatten().count(), 1000);
+        limits.drop_retired();
         assert!(gone.upgrade().is_none());
     }
 

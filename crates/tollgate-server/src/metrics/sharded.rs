@@ -9,11 +9,13 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 /// The most shards. Threads beyond share them.
 const MOST_SHARDS: usize = 16;
 
-/// The number of shards: one for each processor, as there are workers.
+/// The number of shards: one for each worker thread, of which there is one for each processor by default.
 pub(crate) fn shard_count() -> usize {
     static COUNT: LazyLock<usize> = LazyLock::new(|| {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        processors.next_power_of_two().min(MOST_SHARDS)
+        let workers =
+            tokio::runtime::Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
+        processors.max(workers).next_power_of_two().min(MOST_SHARDS)
     });
     *COUNT
 }
