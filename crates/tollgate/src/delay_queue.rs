@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tollgate_core::{Nanos, Timestamp};
@@ -282,8 +282,7 @@ impl Shared {
         // Every step wakes a request, or moves an alarm behind `now`.
         for _ in 0..=self.waiting.load(Ordering::Relaxed) {
             let Some((alarm, line)) = self.schedule.take_due(now) else { return };
-            let Wakers { request, runner } = self.schedule.ring(alarm, &line, now);
-            request.into_iter().chain(runner).for_each(Waker::wake);
+            self.schedule.ring(alarm, &line, now).wake();
         }
     }
 }
@@ -381,7 +380,7 @@ impl Entry {
         };
         drop(line);
         drop(before);
-        runner.into_iter().for_each(Waker::wake);
+        Wakers { request: None, runner }.wake();
         first
     }
 
@@ -416,8 +415,7 @@ impl Entry {
         let is_empty = line.is_empty();
         drop(line);
         drop(own);
-        let Wakers { request, runner } = next;
-        request.into_iter().chain(runner).for_each(Waker::wake);
+        next.wake();
         if is_empty {
             shared.remove_if_empty(self.key);
         }

@@ -36,7 +36,7 @@ struct Alarms {
 #[derive(Debug)]
 struct Running {
     number: u64,
-    waker: Waker,
+    waker: Arc<Waker>,   // shared, because a waker must not be cloned under a lock
     wakes_at: Timestamp, // without being woken
 }
 
@@ -45,7 +45,14 @@ struct Running {
 #[must_use = "the wakers have to be woken"]
 pub(super) struct Wakers {
     pub(super) request: Option<Waker>,
-    pub(super) runner: Option<Waker>,
+    pub(super) runner: Option<Arc<Waker>>,
+}
+
+impl Wakers {
+    pub(super) fn wake(self) {
+        self.request.into_iter().for_each(Waker::wake);
+        self.runner.iter().for_each(|runner| runner.wake_by_ref());
+    }
 }
 
 impl Default for Schedule {
@@ -70,7 +77,7 @@ impl Schedule {
         shared_line: &Arc<Mutex<Line>>,
         key: u64,
         at: Timestamp,
-    ) -> Option<Waker> {
+    ) -> Option<Arc<Waker>> {
         if line.alarm.is_some_and(|alarm| alarm <= at) {
             return None;
         }
@@ -82,7 +89,7 @@ impl Schedule {
             alarms.lines.insert((at, key), Arc::clone(shared_line));
             let runner = alarms.runner.as_mut().filter(|runner| at < runner.wakes_at)?;
             runner.wakes_at = at;
-            Some(runner.waker.clone())
+            Some(Arc::clone(&runner.waker))
         })
     }
 
@@ -198,7 +205,7 @@ impl Runner {
     /// Has this future woken for an alarm before the returned time, which is that of the first alarm. None if another runner has
     /// taken over.
     fn register(&mut self, waker: &Waker) -> Option<Timestamp> {
-        let waker = waker.clone();
+        let waker = Arc::new(waker.clone());
         let mut alarms = self.shared.schedule.alarms.lock();
         let wakes_at = alarms.lines.first_key_value().map_or(NEVER, |((at, _), _)| *at);
         let number = match self.number {
@@ -212,7 +219,10 @@ impl Runner {
         let before = alarms.runner.replace(Running { number, waker, wakes_at });
         drop(alarms);
         // Another runner ends when it is polled.
-        before.into_iter().filter(|before| before.number != number).for_each(|before| before.waker.wake());
+        before
+            .into_iter()
+            .filter(|before| before.number != number)
+            .for_each(|before| before.waker.wake_by_ref());
         Some(wakes_at)
     }
 }

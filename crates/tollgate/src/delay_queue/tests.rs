@@ -1,6 +1,6 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::AtomicBool;
-use std::task::Wake;
+use std::task::{Wake, Waker};
 
 use tollgate_core::{LeakyBucket, MaxWait, Rate, Rule, TokenBucket};
 
