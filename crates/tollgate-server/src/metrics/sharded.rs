@@ -9,13 +9,12 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 /// The most shards. Threads beyond share them.
 const MOST_SHARDS: usize = 16;
 
-/// The number of shards: one for each worker thread, of which there is one for each processor by default.
+/// The number of shards: one for each processor. With more worker threads than processors, threads share shards, and the counts
+/// still fit into the caches of the processors.
 pub(crate) fn shard_count() -> usize {
     static COUNT: LazyLock<usize> = LazyLock::new(|| {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let workers =
-            tokio::runtime::Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
-        processors.max(workers).next_power_of_two().min(MOST_SHARDS)
+        processors.next_power_of_two().min(MOST_SHARDS)
     });
     *COUNT
 }
