@@ -69,6 +69,7 @@ impl<T> Lock<T> {
     }
 
     #[cold]
+    #[expect(clippy::disallowed_methods, reason = "the thread that holds the lock has lost its processor")]
     fn wait(&self) -> Guard<'_, T> {
         if let Some(guard) = self.wait_briefly() {
             return guard;

@@ -211,7 +211,8 @@ impl CompiledPolicy {
             let tier = tenant.tier.as_deref().and_then(|tier| self.tier(tier));
             let mut own: Vec<(usize, NumbersId)> = Vec::new();
             for (name, rule) in tenant.limits.iter() {
-                let Some(limit) = self.by_name.get(name).map(|&place| &mut self.limits[place as usize]) else {
+                let Some(limit) = self.by_name.get(name).map(|&place| &mut self.limits[place as usize])
+                else {
                     continue;
                 };
                 let is_blocked = limit.policy.has_blocked_descriptor() || tenant.is_blocked(name);

@@ -150,7 +150,7 @@ impl PolicyInForce<'_> {
     ///
     /// When more than 32 limits apply to one.
     pub fn require_few(&self, requests: &[Request<'_>]) -> Result<(), TooManyLimits> {
-        let (engine, compiled, now) = (self.engine, &*self.compiled, Timestamp::default());
+        let (engine, compiled) = (self.engine, &*self.compiled);
         // In most policies, no request can have more than 32 candidates.
         if compiled.by_attributes.most() <= MOST_LIMITS {
             return Ok(());

@@ -200,7 +200,7 @@ pub(crate) struct Paces(Option<[VirtualClock; 3]>); // none until a pace was fir
 impl Paces {
     /// Other paces from `now` on. None if they are what they were.
     pub(crate) fn changed(&self, paces: [Pace; 3], now: Timestamp) -> Option<Self> {
-        let mut clocks = self.0.clone().unwrap_or_default();
+        let mut clocks = self.0.unwrap_or_default();
         if paces == clocks.each_ref().map(VirtualClock::pace) {
             return None;
         }

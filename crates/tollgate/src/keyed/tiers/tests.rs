@@ -137,8 +137,7 @@ fn keys_of_a_limiter_that_is_gone_make_way_first() {
 fn tiers_of_different_tables_cannot_be_changed_together() {
     let (one, other) = (KeyedLimiter::new(bucket(1, 1)), KeyedLimiter::new(bucket(1, 1)));
     let numbers = Numbers::from(bucket(1, 2));
-    let _ =
-        KeyedLimiter::set_tiers(&[(&one, one.base_tier(), numbers), (&other, other.base_tier(), numbers)]);
+    KeyedLimiter::set_tiers(&[(&one, one.base_tier(), numbers), (&other, other.base_tier(), numbers)]);
 }
 
 #[test]
