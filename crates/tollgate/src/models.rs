@@ -4,7 +4,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use shuttle::future::{block_on, spawn};
@@ -183,12 +183,14 @@ fn drop_delayed_requests(n: usize, is_run: bool) {
             queue.run_with(move |span| clock.sleep_until(clock.now().after(Nanos::saturating_from(span))))
         }
     };
+    let has_ended = Arc::new(AtomicBool::new(false));
     let runner = is_run.then(|| {
-        let (run_queue, ended) = (run_queue.clone(), Arc::clone(&ended));
+        let (run_queue, ended, has_ended) = (run_queue.clone(), Arc::clone(&ended), Arc::clone(&has_ended));
         spawn(async move {
             while ended.load(Ordering::Relaxed) < n {
                 or_dropped(run_queue()).await;
             }
+            has_ended.store(true, Ordering::Relaxed);
         })
     });
     run(n, || {
@@ -205,9 +207,12 @@ fn drop_delayed_requests(n: usize, is_run: bool) {
     });
     time.join().unwrap();
     if let Some(runner) = runner {
-        // Another future takes over, and so ends the first.
-        let mut another = pin!(run_queue());
-        block_on(poll_fn(|context| Poll::Ready(another.as_mut().poll(context)))).is_pending();
+        // Another future takes over, and so ends the first; as often as the task begins one.
+        while !has_ended.load(Ordering::Relaxed) {
+            let mut another = pin!(run_queue());
+            block_on(poll_fn(|context| Poll::Ready(another.as_mut().poll(context)))).is_pending();
+            shuttle::thread::yield_now();
+        }
         block_on(runner).unwrap();
     }
     assert_eq!(queue.waiting(), 0);

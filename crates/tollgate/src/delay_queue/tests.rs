@@ -357,9 +357,15 @@ fn lose_no_request(is_run: bool) {
         let sleep = |span| clock.sleep_until(clock.now().after(Nanos::saturating_from(span)));
         queue.run_with(sleep)
     };
+    let has_ended = std::sync::atomic::AtomicBool::new(false);
+    let end = || async {
+        while !has_ended.load(std::sync::atomic::Ordering::Relaxed) {
+            clock.sleep_until(clock.now().after(Nanos::new(1_000_000))).await;
+        }
+    };
     std::thread::scope(|scope| {
         if is_run {
-            scope.spawn(|| futures_lite::future::block_on(run()));
+            scope.spawn(|| futures_lite::future::block_on(futures_lite::future::or(run(), end())));
         }
         let requests = [0, 1, 2, 3].map(|thread| {
             let (clock, limiter, queue) = (&clock, &limiter, &queue);
@@ -376,10 +382,7 @@ fn lose_no_request(is_run: bool) {
             })
         });
         requests.into_iter().for_each(|thread| thread.join().unwrap());
-        if is_run {
-            // Another future takes over, and so ends the first.
-            futures_lite::future::block_on(futures_lite::future::poll_once(run()));
-        }
+        has_ended.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert_eq!(queue.waiting(), 0);
     assert!(queue.shared.lines.lock().is_empty() && queue.shared.schedule.is_empty());
