@@ -6,7 +6,7 @@ use std::thread;
 
 use tollgate::Clock;
 use tollgate_policy::{Engine, Policy, Request};
-use tollgate_testkit::Directory;
+use tollgate_testkit::{Counting, Directory};
 
 fn policy(file: &str) -> Policy {
     Policy::read(Path::new("test.yaml"), file).unwrap_or_else(|faults| panic!("{faults}"))
@@ -168,4 +168,54 @@ limits:
     engine.set_tier("t0", "pro").unwrap();
     engine.reload(read(&|i| i % 3 != 0 || i == 3)).unwrap();
     assert_eq!([remaining(0), remaining(3), remaining(6), remaining(7)], [3, 1, 2, 3]);
+}
+
+/// A policy of limits whose names end in a generation.
+fn generation(number: usize, limits: usize) -> Policy {
+    let limit =
+        |i| format!("  - {{ name: l{i}-{number}, key: [user], token_bucket: {{ rate: 1/h, burst: 9 }} }}\n");
+    policy(&format!("limits:\n{}", (0..limits).map(limit).collect::<String>()))
+}
+
+/// Memory, the numbers of limits and the rules in the table are those of one generation, whatever came before.
+#[test]
+fn a_hundred_reloads_that_rename_every_limit_leave_nothing_behind() {
+    const LIMITS: usize = 30;
+    let engine = Engine::with_clock(generation(0, LIMITS), Clock::manual()).unwrap();
+    let mut bytes = Vec::new();
+    for number in 1..=100 {
+        for user in 0..50 {
+            let user = user.to_string();
+            let attributes = [("user", user.as_str())];
+            let request = Request { attributes: &attributes, cost: None };
+            let _ = engine.policy().check(&request, engine.clock().now()).now().unwrap().unwrap();
+        }
+        engine.reload(generation(number, LIMITS)).unwrap();
+        engine.maintain();
+        let highest = engine.policy().limit_numbers().map(|(number, _)| number).max().unwrap();
+        assert!(highest < 2 * LIMITS, "limit number {highest} in generation {number}");
+        assert!(engine.stats().keys <= 50 * LIMITS, "{:?}", engine.stats());
+        bytes.push(Counting::bytes());
+    }
+    // Other tests may run in this process, but nextest runs each in its own.
+    let (early, late) = (bytes[20..40].iter().max().unwrap(), bytes[80..].iter().max().unwrap());
+    assert!(*late < early + early / 10, "{early} bytes after 40 reloads, {late} after 100");
+}
+
+/// A policy with thousands of limits takes milliseconds to drop, which no request should wait for.
+#[test]
+fn a_request_that_was_decided_by_an_old_policy_does_not_drop_it() {
+    let engine = Engine::with_clock(generation(0, 1000), Clock::manual()).unwrap();
+    let old = engine.policy();
+    engine.reload(generation(1, 1000)).unwrap();
+    engine.maintain();
+    let freed = |act: &mut dyn FnMut()| {
+        let before = Counting::bytes();
+        act();
+        before.saturating_sub(Counting::bytes())
+    };
+    let mut old = Some(old);
+    assert!(freed(&mut || old = None) < 1000, "the last request that knows it");
+    let by_maintain = freed(&mut || engine.maintain());
+    assert!(by_maintain > 1000 * 500, "{by_maintain} bytes");
 }

@@ -362,6 +362,12 @@ impl Collector for Table {
         };
         gauge("keys", "Keys remembered", stats.keys as f64)?;
         gauge("table_bytes", "Bytes that keys take", stats.bytes as f64)?;
+        gauge("table_rules", "Rules that keys have, counted in each shard by itself", stats.rules as f64)?;
+        gauge(
+            "tenants_set",
+            "Tenants with a tier that was set by PUT /v1/tenants",
+            self.engine.tiers_set() as f64,
+        )?;
         let pace = self.engine.pace().map_or(1.0, tollgate::adaptive::Pace::as_f64);
         gauge("rate_multiplier", "What every rate is multiplied by while the upstream is overloaded", pace)?;
         gauge("held", "Requests that wait for the end of their delay", self.delay_queue.waiting() as f64)?;

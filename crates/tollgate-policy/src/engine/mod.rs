@@ -332,6 +332,11 @@ impl Engine {
         Ok(())
     }
 
+    /// How many tenants have a tier that was set at run time.
+    pub fn tiers_set(&self) -> usize {
+        self.live.read().len()
+    }
+
     /// Keeps the tiers set at run time for which `keep` holds. Requests wait for the lock, so it is taken for a few tenants at a
     /// time.
     fn retain_live(&self, keep: impl Fn(&str, &str) -> bool) {

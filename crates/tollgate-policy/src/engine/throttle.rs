@@ -186,7 +186,7 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Returns an error if the rule is invalid, if too many different rules are in use, or if the store cannot keep its states.
+    /// Returns an error if the rule is invalid, or if the store cannot keep its states.
     pub fn throttle<'a>(
         &'a self,
         sent: &SentRule<'a>,
