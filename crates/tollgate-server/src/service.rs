@@ -21,7 +21,7 @@ use crate::timer::delay_timer;
 /// As many requests that came together are asked of a shared store at once.
 pub(crate) const MOST_AT_ONCE: usize = 64;
 
-/// Old hot keys are looked for every so many seconds.
+/// The seconds between two searches for old hot keys.
 const HOT_KEYS_EVERY: u64 = 60;
 
 /// Who is told of a policy that comes into force.

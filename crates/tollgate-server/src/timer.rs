@@ -19,7 +19,8 @@ pub(crate) fn delay_timer() -> impl FnMut(Duration) -> tokio::time::Sleep + Send
     tokio::time::sleep
 }
 
-/// Between two times at which requests go. Requests that come due in between wait for the next of these times.
+/// The shortest time that the timer is set to. Requests that come due before it ends go together when it ends, or
+/// when the service decides another request (`DelayQueue::wake_due`).
 #[cfg(target_os = "linux")]
 const SHORTEST: Duration = Duration::from_millis(4);
 

@@ -81,7 +81,7 @@
 //!
 //! let limiter = KeyedLimiter::new(TokenBucket::new(Rate::per_minute(100)?, 20)?);
 //! let pro = limiter.add_tier(TokenBucket::new(Rate::per_minute(1000)?, 200)?);
-//! let tier_of = |tenant: &str| if tenant == "acme" { pro } else { limiter.base_tier() };
+//! let tier_of = |tenant: &str| if tenant == "acme" { &pro } else { limiter.base_tier() };
 //!
 //! let check = |tenant: &str| limiter.ask(tenant).tier(tier_of(tenant)).check();
 //! assert_eq!(check("acme").status.remaining, 199);

@@ -70,7 +70,8 @@ impl KeyedLimiter {
     }
 
     /// Another limiter in the same table: its keys are its own, the bound on them is shared, and both can be
-    /// asked at once with [`check_all`](Self::check_all). When its last clone is dropped, its keys are forgotten in passing.
+    /// asked at once with [`check_all`](Self::check_all). After its last
+    /// clone is dropped, later requests and [`sweep`](Self::sweep) forget its keys.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};
@@ -194,8 +195,9 @@ impl KeyedLimiter {
         Request { limiter: self, ask: Ask { hash, rule, part: self.part, cost: 1, ..Ask::NOTHING } }
     }
 
-    /// A rule for requests that bring their own: [`Request::rule`](crate::Request::rule), which has an example. `name` is
-    /// what the rule was made of: two rules of one name must be equal.
+    /// Prepares a rule for requests that bring their own. [`Request::rule`](crate::Request::rule) has an example.
+    /// `name` identifies the rule, for example by the numbers that the caller sent. Two rules of one name must be
+    /// equal.
     pub fn request_rule<N: Hash + ?Sized>(&self, name: &N, rule: impl Into<Rule>) -> RequestRule {
         let rule = self.table.align(rule.into().into()).rule;
         RequestRule::new(self.table.secret.hash(self.limit, name), rule)
@@ -273,11 +275,11 @@ impl KeyedLimiter {
         self.table.reset(self.part, hash)
     }
 
-    /// Forgets keys of the table that are no longer used, and gives their memory back. Looks at `most` slots, or a few hundred
-    /// more, and goes on where it last ended; a key takes about 1.4 slots.
+    /// Forgets keys of the table that are no longer used, and frees their memory. Looks at `most` slots, or a few
+    /// hundred more. The next call continues where this call ends. A key takes about 1.4 slots.
     ///
-    /// Nobody has to call it: requests forget keys in passing. Call it now and then, for example every second with a million
-    /// slots, if memory should be given back soon after a spike even when few requests come.
+    /// Calling it is optional, because requests also forget unused keys. Call it every second with a million slots,
+    /// for example, if memory should be freed soon after a spike even when few requests come.
     ///
     /// ```
     /// use std::time::Duration;

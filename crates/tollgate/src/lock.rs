@@ -74,10 +74,12 @@ impl<T> Lock<T> {
         if let Some(guard) = self.wait_briefly() {
             return guard;
         }
-        // The thread that holds the lock has most likely lost its processor. A few times the others run, and it may be among them.
-        // Then this thread sleeps, instead of using up its time and the other's.
+        // The thread that holds the lock has most likely lost its processor. This thread first yields a few times, so
+        // that the other one can run. Then it sleeps between attempts, so that waiting takes almost no processor
+        // time.
         for _ in 0..MOST_YIELDS {
-            // It looks as often as it can, so that threads that take the lock again and again cannot keep it from its turn.
+            // This thread tries as often as it can. Otherwise threads that take the lock again and again could starve
+            // it.
             for _ in 0..MOST_PAUSES {
                 std::hint::spin_loop();
                 if let Some(guard) = self.try_lock() {

@@ -40,7 +40,7 @@ impl PermitTree {
         Self { nodes: Vec::with_capacity(permits), roots: [NO_NODE; 2], free: NO_NODE, len: 0 }
     }
 
-    /// The bytes of a tree with room for so many permits.
+    /// The bytes of a tree with room for this number of permits.
     pub(super) const fn bytes_for(permits: usize) -> usize {
         size_of::<Self>() + permits * size_of::<Node>()
     }

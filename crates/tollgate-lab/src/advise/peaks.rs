@@ -17,9 +17,9 @@ const CELLS_PER_WINDOW: u64 = 512;
 
 /// The requests of a client within the longest window, as cells of one time each.
 ///
-/// A client with more than [`OWN_CELLS`] different times uses spare cells. Once there are none, it has neighbouring cells joined. A joined
-/// cell counts with its last time. So what is reported for a window is at least the most within it, and at most the most within a window
-/// that is 1/512 longer.
+/// A client with more than [`OWN_CELLS`] different times uses spare cells. When no spare cell is left, neighbouring
+/// cells of the client are joined. A joined cell has the time of its last request. So a peak is never too low, and is
+/// at most the peak of a window that is 1/512 longer.
 #[derive(Debug, Default)]
 pub(super) struct ClientPeaks {
     cells: VecDeque<Cell>,

@@ -150,7 +150,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the policy asks for what is not built yet or for a store, or has too many sets of numbers.
+    /// When the policy asks for what is not built yet or for a store.
     pub fn new(policy: Policy) -> Result<Self, EngineError> {
         Self::with_clock(policy, Clock::new())
     }
@@ -172,7 +172,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the policy asks for what is not built yet, has too many sets of numbers, or limits that the store cannot keep.
+    /// When the policy asks for what is not built yet, or has limits that the store cannot keep.
     pub fn with_store(policy: Policy, clock: Clock, store: Arc<dyn Store>) -> Result<Self, EngineError> {
         let on_error = match &policy.store {
             StoreSettings::Redis(redis) => redis.on_error,
@@ -310,8 +310,9 @@ impl Engine {
         }
     }
 
-    /// Sets the tier of a tenant, until it is set again, a reload finds another line for the tenant in the tenants file, or the
-    /// process ends. Limits that the tenant has numbers of its own for stay as they are.
+    /// Sets the tier of a tenant. It applies until it is set again, until a reload removes the tier from the policy
+    /// or finds another line for the tenant in the tenants file, or until the process ends. If the tenant has numbers
+    /// of its own for a limit, these numbers stay in force.
     ///
     /// # Errors
     ///

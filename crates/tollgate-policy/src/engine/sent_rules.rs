@@ -3,8 +3,8 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tollgate::{KeyedLimiter, RequestRule, Rule};
@@ -21,19 +21,24 @@ pub enum ThrottleError {
 /// The number of processes among which a rule is divided during an outage of the store that they share. None without a store.
 pub(super) type Nodes = Arc<AtomicU32>;
 
-/// The places of a cache. A rule has one place, by its hash, and replaces the rule that is there: no call searches.
-const PLACES: usize = 4096;
+/// A cache has so many sets of places. A rule has one set, by its hash, and four places there: no call searches further.
+const SETS: usize = 8192;
+const PLACES: usize = 4;
 
 /// Makes the rules of one limiter from what calls send, and keeps those that were used last.
 ///
-/// The limiter knows a rule only as long as one of its keys was last charged by it.
+/// The table of the limiter keeps a rule only as long as it is the rule that last charged some key.
 pub(super) struct SentRules<N> {
     pub(super) limiter: KeyedLimiter,
-    cache: Box<[Place<N>]>,
+    cache: OnceLock<Box<[Mutex<Set<N>>]>>, // none before the first rule
     nodes: Option<Nodes>,
 }
 
-type Place<N> = Mutex<Option<Box<(N, KnownRule)>>>;
+/// The rules of one set, and the place of the one that is replaced next.
+struct Set<N> {
+    rules: [Option<Box<(N, KnownRule)>>; PLACES],
+    next: usize,
+}
 
 /// A rule that was sent.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +51,7 @@ pub(super) struct KnownRule {
 
 impl<N: Eq + Hash> SentRules<N> {
     pub(super) fn new(limiter: KeyedLimiter, nodes: Option<Nodes>) -> Self {
-        let cache = (0..PLACES).map(|_| Mutex::default()).collect();
-        Self { limiter, cache, nodes }
+        Self { limiter, cache: OnceLock::new(), nodes }
     }
 
     /// The rule of a name. If it is not kept, `make` makes it.
@@ -61,29 +65,33 @@ impl<N: Eq + Hash> SentRules<N> {
     {
         let nodes = self.nodes.as_ref().map_or(1, |nodes| nodes.load(Ordering::Relaxed));
         let hash = BuildHasherDefault::<PlaceHasher>::default().hash_one(name);
-        let place = &self.cache[(hash >> 32) as usize % PLACES];
-        if let Some(kept) = &*place.lock()
-            && kept.0.borrow() == name
-            && kept.1.nodes == nodes
-        {
+        let new_set = |_| Mutex::new(Set { rules: [const { None }; PLACES], next: 0 });
+        let cache = self.cache.get_or_init(|| (0..SETS).map(new_set).collect());
+        let set = &cache[(hash >> 32) as usize % SETS];
+        let is_kept = |kept: &(N, KnownRule)| kept.0.borrow() == name && kept.1.nodes == nodes;
+        if let Some(kept) = set.lock().rules.iter().flatten().find(|kept| is_kept(kept)) {
             return Ok(kept.1);
         }
         let (made, rule) = make()?;
         let share = if self.nodes.is_some() { rule.share_of(nodes) } else { rule };
         let known = KnownRule { rule, local: self.limiter.request_rule(&(name, nodes), share), nodes };
-        let replaced = match &mut *place.lock() {
+        let mut set = set.lock();
+        let next = set.next;
+        set.next = (next + 1) % PLACES;
+        let replaced = match &mut set.rules[next] {
             Some(kept) => Some(std::mem::replace(&mut **kept, (made, known))),
             empty => {
                 *empty = Some(Box::new((made, known)));
                 None
             }
         };
+        drop(set);
         drop(replaced); // after the lock
         Ok(known)
     }
 }
 
-/// Chooses a place. Who finds names that share a place gains nothing: their rules are made again for each call.
+/// Chooses a set. A caller that finds names which share a set gains nothing: their rules are made again for each call.
 #[derive(Default)]
 struct PlaceHasher(u64);
 

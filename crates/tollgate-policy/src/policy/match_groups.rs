@@ -1,8 +1,9 @@
 //! Which of many matches may hold for one request, of which only some attributes are known.
 //!
 //! A match may hold if its conditions on the known attributes hold. Matches that are the same in these conditions make one group, and
-//! an index finds the few groups that the values of the attributes may fit. Attributes that only a few matches look at are left out of
-//! the groups, because each set of attributes has groups of its own. Their matches are asked one by one.
+//! an index finds the few groups that the values of the attributes may fit. Each set of known attributes has its own
+//! groups. So that there are few sets, attributes that only a few matches look at are left out, and these matches are
+//! tested one by one.
 
 use std::collections::HashMap;
 

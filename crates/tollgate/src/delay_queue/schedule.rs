@@ -70,7 +70,8 @@ impl Schedule {
         self.alarms.lock().runner.is_some()
     }
 
-    /// Has a line looked at no later than `at`. Returns the runner, if it would be late.
+    /// Sets the alarm of a line to `at`, if it is later than that or not set. Returns the waker of the runner, if the
+    /// runner would wake too late for it.
     pub(super) fn set_alarm(
         &self,
         line: &mut Line,
@@ -202,8 +203,8 @@ impl Runner {
         }
     }
 
-    /// Has this future woken for an alarm before the returned time, which is that of the first alarm. None if another runner has
-    /// taken over.
+    /// Returns the time of the first alarm. If an earlier alarm is set later on, this future is woken. None if
+    /// another runner has taken over.
     fn register(&mut self, waker: &Waker) -> Option<Timestamp> {
         let waker = Arc::new(waker.clone());
         let mut alarms = self.shared.schedule.alarms.lock();

@@ -70,9 +70,10 @@ impl Builder {
         self
     }
 
-    /// Gives the table a second part, with at most so many bytes and as many keys as the first. Limiters of both parts can be
-    /// asked together. Keys and rules in one part take no room from the other: callers that send their own rules
-    /// ([`Request::rule`](crate::Request::rule)) cannot drive out other keys.
+    /// Gives the table a second part of at most `max_bytes`, or without a bound on bytes. It can have as many keys as
+    /// the first part. Limiters of both parts can be asked together. Keys and rules in one part take no room from the
+    /// other part. So keys of callers that send their own rules ([`Request::rule`](crate::Request::rule)) cannot
+    /// evict other keys.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};

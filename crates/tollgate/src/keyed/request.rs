@@ -154,9 +154,10 @@ impl<'a> Request<'a> {
     /// Decides by a rule that came with the request, instead of the rule of the limiter. A key that was last charged by another rule
     /// is converted to this one, and keeps its tokens or its count.
     ///
-    /// The table remembers a rule only as long as one of its keys was last charged by it. Each of its parts can have 65 503
-    /// different rules at one time, and a table has up to 64 parts, by the hash of the key. If there is no room for one more, a
-    /// new key with a new rule is denied without a search.
+    /// The table remembers a rule only as long as it is the rule that last charged some key. A table has up to 64
+    /// shards. The hash of a key selects its shard. The keys of one shard can use 65 503 different rules at one time.
+    /// If all are in use, a request with another rule charges no key: [`WhenFull::Allow`](crate::WhenFull::Allow)
+    /// lets it pass, and the other variants deny it.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Rate, TokenBucket};

@@ -90,8 +90,8 @@ pub enum Shed {
 impl KeyedLimiter {
     /// Adds a set of numbers for some of the keys. They should be of the same algorithm: under another, a key starts afresh.
     ///
-    /// A tier lives as long as its handle. A million tiers are no dearer than one: nothing is copied when one is added, changed or
-    /// dropped.
+    /// A tier lives as long as its handle. Adding, changing or dropping a tier copies nothing, so it takes as long
+    /// with a million tiers as with one.
     ///
     /// ```
     /// use tollgate::{KeyedLimiter, Numbers, Rate, Shed, TokenBucket};
@@ -110,9 +110,9 @@ impl KeyedLimiter {
         Tier::new(cell, self.limit, self.table.number)
     }
 
-    /// The same tier of the same limiter with other numbers, for requests that name the new handle. Requests that name the old
-    /// one still go by the old numbers. This changes any number of tiers at one instant, without a lock: prepare the new handles,
-    /// then publish them together.
+    /// Returns a new handle of the same tier, with other numbers. Requests with the new handle are decided by the new
+    /// numbers, and requests with the old handle by the old numbers. Use it to change many tiers at one instant
+    /// without a lock: prepare the new handles, then publish them together.
     ///
     /// A key that was last charged by the old numbers keeps its tokens under the new ones.
     ///
@@ -175,9 +175,9 @@ impl KeyedLimiter {
         Self::set_tiers(&[(self, tier, numbers)]);
     }
 
-    /// Changes the numbers of several tiers of limiters in one table at one instant, as [`set_tier`](Self::set_tier) does those of
-    /// one: no request is decided by some of them and not by others. Keys of a tier that already has its numbers notice nothing. Of
-    /// a tier named twice the last numbers hold.
+    /// Changes the numbers of several tiers at one instant, as [`set_tier`](Self::set_tier) does for one tier. The
+    /// limiters must be in one table. No request is decided by some of the new numbers and some of the old ones. A
+    /// tier that already has its new numbers stays as it is. If a tier is named twice, the last numbers apply.
     ///
     /// All requests wait until it is done, for some 50 ns per tier. To change thousands, use
     /// [`with_numbers`](Self::with_numbers).

@@ -84,7 +84,8 @@ pub struct Stats {
     pub evictions: u64,
     /// Requests for which there was no room: denied, or under [`WhenFull::Allow`] let through and not remembered.
     pub refused: u64,
-    /// Rules that keys have or lately had, in each part of the table by itself: one that is used in two parts counts twice.
+    /// Rules that keys use or lately used. Each shard of the table counts its own rules, so a rule that is used in
+    /// two shards counts twice.
     pub rules: usize,
     /// The most slots that one request has swept, looked at for eviction, moved or made; in a plan, each of its
     /// requests. A few thousand at most, whatever happens: it is here to show that no decision does a sweep's work.
@@ -96,7 +97,7 @@ pub struct Stats {
 pub(crate) struct Settings {
     pub(crate) max_keys: usize,
     pub(crate) max_bytes: Option<usize>,
-    pub(crate) second_part: Option<Option<usize>>, // with at most so many bytes
+    pub(crate) second_part: Option<Option<usize>>, // if there is one: its `max_bytes`
     pub(crate) max_waiting: usize,
     pub(crate) when_full: WhenFull,
     pub(crate) clock: Clock,

@@ -15,8 +15,9 @@ use crate::{Numbers, Shed};
 
 /// The ID of a set of numbers. No two sets of a table have the same.
 ///
-/// Those of tiers are counted, and even. Those of rules that come with a request are odd: 63 bits of a hash under the secret of
-/// the table. Of a million such rules, two are mistaken for each other with a chance of one in ten million.
+/// The rules of tiers are counted and have even IDs. Rules that come with a request have odd IDs, with 63 bits of a
+/// hash under the secret of the table. Among a million such rules, the chance that any two have the same ID is about
+/// one in twenty million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RuleId(u64);
 
@@ -35,7 +36,8 @@ pub(crate) struct TableRule {
 }
 
 impl TableRule {
-    /// Whether nobody can ask again for a key that was last charged by it. A permit of it may still be given back.
+    /// Whether its limiter was dropped, so that no request can name its keys. A permit of such a key may still be
+    /// released.
     fn is_gone(&self) -> bool {
         self.limiter.strong_count() == 0
     }
@@ -209,7 +211,7 @@ impl Paces {
     }
 }
 
-/// The most rules that keys of one shard can have at one time. Fewer where this crate tests itself, so that it gets there.
+/// The most rules that keys of one shard can have at one time. Unit tests have a lower bound, so that they reach it.
 pub(crate) const MOST_RULES: usize = if cfg!(test) { 300 } else { u16::MAX as usize - MOST_GUESTS };
 
 /// The most rules without a number that one plan can have in a shard: one for each of its asks.
@@ -218,11 +220,12 @@ const MOST_GUESTS: usize = super::MOST_LIMITS;
 /// Rules without a key that a shard keeps, because keys of them may come back soon.
 const KEPT_IDLE: usize = 64;
 
-/// The rules that are looked at after a request for some that can be freed; more if the request found no number left.
+/// After a request, the shard looks at this many rules to find some without a key, and at more rules if no number was
+/// left.
 const LOOKED: usize = 64;
 const LOOKED_WHEN_FULL: usize = 4096;
 
-/// As many rules are found without a map.
+/// Up to this many rules, a shard searches the list of entries and has no map.
 const UNMAPPED: usize = 16;
 
 /// The bytes that a rule takes: its entry, its place in the map, and the rule itself, which shards share or not.
@@ -230,8 +233,9 @@ const RULE_BYTES: usize = 2 * (size_of::<Entry>() + size_of::<(RuleId, u16)>()) 
 
 /// The rules that keys of one shard were last charged by. A slot has the number of its rule, in 16 bits.
 ///
-/// A rule gets a number when a key needs it, and loses it when no key does: adding, changing or removing a tier touches no
-/// shard and copies nothing. A rule for which no number is left is a guest: requests are decided by it, and no key is charged.
+/// A rule gets a number when a key needs it, and loses the number some time after the last key. So adding, changing
+/// or removing a tier changes nothing in a shard and copies nothing. A rule for which no number is left is a guest:
+/// requests are tested by it, but no key is charged by it.
 #[derive(Debug, Default)]
 pub(crate) struct ShardRules {
     entries: Vec<Entry>, // that of number n stands at n - 1
@@ -405,7 +409,7 @@ impl ShardRules {
         !self.table_rule(number).is_replaced.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Whether nobody can ask again for a key that was last charged by the rule of this number.
+    /// Whether the limiter of this rule was dropped, so that no request can name its keys.
     pub(crate) fn is_gone(&self, number: u16) -> bool {
         self.of_slot(number).is_gone()
     }

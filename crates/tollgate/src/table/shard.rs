@@ -100,7 +100,9 @@ impl Ask<'_> {
 /// One request in 2 to this power sweeps a segment. That takes about a microsecond, so it is 1 ns per request.
 const SWEPT_BITS: u32 = 10;
 
-/// What one wait for the lock counts against one plan without, and from where on a shard is busy: if one plan in 17 has to wait.
+/// Each plan that waits for the lock adds `WAITED` to the contention, up to `MOST_WAITED`. Each other plan subtracts
+/// one. A shard becomes busy when its contention reaches `BUSY`, and stays busy until its contention is zero. So a
+/// shard becomes busy if more than one plan in 17 has to wait.
 const WAITED: u8 = 16;
 const BUSY: u8 = 64;
 const MOST_WAITED: u8 = 240;
@@ -267,8 +269,8 @@ impl Shard {
         self.most_touched = self.segments.take_touched().max(self.most_touched);
     }
 
-    /// Sweeps a segment of keys that are no longer used, if bytes or numbers of rules are short. That changes no answer. Returns whether it did: keys may
-    /// have moved then.
+    /// If bytes or numbers of rules are short, forgets the unused keys of one segment. That changes no answer.
+    /// Returns whether a segment was swept: then keys may have moved.
     pub(crate) fn prepare(&mut self, ask: &Ask<'_>, now: Timestamp) -> bool {
         if self.has_bytes(self.adds(ask, now)) && !ShardRules::is_guest(ask.number) {
             return false;
