@@ -362,7 +362,11 @@ impl Collector for Table {
         };
         gauge("keys", "Keys remembered", stats.keys as f64)?;
         gauge("table_bytes", "Bytes that keys take", stats.bytes as f64)?;
-        gauge("table_rules", "Rules that keys have, counted in each shard by itself", stats.rules as f64)?;
+        gauge(
+            "table_rules",
+            "Rules that keys have or lately had, counted in each shard by itself",
+            stats.rules as f64,
+        )?;
         gauge(
             "tenants_set",
             "Tenants with a tier that was set by PUT /v1/tenants",

@@ -144,3 +144,25 @@ fn neither_permits_nor_keys_under_lowered_numbers_make_way() {
     assert!((100..1000).all(|key| !limiter.check(&key).is_allowed()));
     assert!((0..100).all(|key| limiter.remaining(&key) == 0));
 }
+
+/// The bytes of rules count, too: a newcomer with a rule of its own takes the place of a key with one.
+#[test]
+fn keys_with_rules_of_their_own_are_evicted_at_the_bound_of_bytes() {
+    let rule = |burst| TokenBucket::new(Rate::per_hour(1).unwrap(), burst).unwrap();
+    let limiter = KeyedLimiter::builder(rule(10)).clock(Clock::manual()).max_bytes(1 << 20).build();
+    for i in 0..50_000_u64 {
+        let sent = limiter.request_rule(&i, rule(10 + i));
+        assert!(limiter.ask(&i).rule(&sent).check().is_allowed(), "key {i}: {:?}", limiter.stats());
+        assert!(limiter.stats().bytes <= 1 << 20, "key {i}: {:?}", limiter.stats());
+    }
+    let stats = limiter.stats();
+    assert!(stats.evictions > 20_000 && stats.refused == 0, "{stats:?}");
+    // New keys of callers with ordinary rules pass.
+    assert!((0..1000).all(|i| limiter.check(&("ordinary", i)).is_allowed()), "{:?}", limiter.stats());
+    // Known keys that get rules of their own stay within the bound as well.
+    for i in 0..5000_u64 {
+        let sent = limiter.request_rule(&("later", i), rule(100_000 + i));
+        let _ = limiter.ask(&("ordinary", i)).rule(&sent).check();
+        assert!(limiter.stats().bytes <= 1 << 20, "key {i}: {:?}", limiter.stats());
+    }
+}

@@ -414,10 +414,24 @@ impl ShardRules {
         self.of_slot(number).is_gone()
     }
 
-    /// Bytes of memory in use. The first rules are not counted: every table has some.
+    /// The bytes of the rules that keys have. The first are not counted: every table has some.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.len().saturating_sub(KEPT_IDLE) * RULE_BYTES
+        Self::bytes_of(self.used)
+    }
+
+    const fn bytes_of(used: usize) -> usize {
+        used.saturating_sub(KEPT_IDLE) * RULE_BYTES
+    }
+
+    /// The bytes that are added and freed if one more key is charged by the rule of `number`, and one that was charged by the rule of
+    /// `removed` goes.
+    pub(crate) fn growth(&self, number: u16, removed: Option<u16>) -> (usize, usize) {
+        let keys = |number: u16| self.entries.get(place(number)).map_or(0, |entry| entry.keys);
+        let added = usize::from(keys(number) == 0);
+        let freed = removed.filter(|removed| *removed != number && keys(*removed) == 1).map_or(0, |_| 1);
+        let after = Self::bytes_of(self.used + added - freed);
+        (after.saturating_sub(self.bytes()), self.bytes().saturating_sub(after))
     }
 
     /// How many rules have a number.

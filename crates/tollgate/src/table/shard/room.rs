@@ -76,7 +76,7 @@ impl Shard {
             return Room::Nowhere;
         }
         let is_new = slot.is_none();
-        if !is_new && is_word(self.rules.get(ask.number)) {
+        if is_word(self.rules.get(ask.number)) && slot.is_some_and(|slot| slot.rule() == ask.number) {
             return Room::Here; // it stays in its slot and adds nothing, as most requests do
         }
         let earlier =
@@ -96,7 +96,7 @@ impl Shard {
             return Room::Nowhere;
         }
         match self.makes_way(ask.hash, together.all, now) {
-            Some((other, in_use)) if self.has_bytes(self.adds_instead(ask, &other)) => {
+            Some((other, in_use)) if self.fits_instead(ask, &other) => {
                 Room::Instead { other: other.hash(), in_use }
             }
             _ => Room::Nowhere,
@@ -113,34 +113,43 @@ impl Shard {
     pub(super) fn adds(&self, ask: &Ask<'_>, now: Timestamp) -> usize {
         let rule = self.rules.get(ask.number);
         match self.segments.find(ask.hash) {
-            Some(_) if is_word(rule) => 0,
-            Some(slot) if slot.rule() == ask.number => {
-                read(&self.slab, slot, rule, |state| ask.heap_growth(rule, state))
-            }
+            Some(slot) if slot.rule() == ask.number => match is_word(rule) {
+                true => 0,
+                false => read(&self.slab, slot, rule, |state| ask.heap_growth(rule, state)),
+            },
             Some(slot) => {
+                let (adds, _) = self.rules.growth(ask.number, Some(slot.rule()));
+                if is_word(rule) {
+                    return adds;
+                }
                 // It moves to a new place, and may keep more there.
                 let most = |state: &State| state.heap_bytes().saturating_add(ask.heap_growth(rule, state));
-                self.read_as(ask, slot, now, most).saturating_add(self.slab.growth())
+                self.read_as(ask, slot, now, most).saturating_add(self.slab.growth() + adds)
             }
-            None if is_word(rule) => self.segments.growth(),
             None => {
-                let heap = ask.heap_growth(rule, &State::Unused);
-                heap.saturating_add(self.segments.growth() + self.slab.growth())
+                let (adds, _) = self.rules.growth(ask.number, None);
+                let adds = self.segments.growth() + adds;
+                if is_word(rule) {
+                    return adds;
+                }
+                ask.heap_growth(rule, &State::Unused).saturating_add(self.slab.growth() + adds)
             }
         }
     }
 
-    /// The most bytes that a newcomer adds where `other`, of its segment, is forgotten, beyond what that frees.
-    fn adds_instead(&self, ask: &Ask<'_>, other: &Slot) -> usize {
+    /// Whether there are bytes for a newcomer if `other`, of its segment, is forgotten. There are if it needs no more than that frees.
+    fn fits_instead(&self, ask: &Ask<'_>, other: &Slot) -> bool {
         let rule = self.rules.get(ask.number);
-        if is_word(rule) {
-            return 0;
+        let (mut adds, mut freed) = self.rules.growth(ask.number, Some(other.rule()));
+        let is_other_word = is_word(self.rules.get(other.rule()));
+        if !is_other_word {
+            freed += self.slab.get(other.word).heap_bytes();
         }
-        let (freed, place) = match is_word(self.rules.get(other.rule())) {
-            true => (0, self.slab.growth()),
-            false => (self.slab.get(other.word).heap_bytes(), 0),
-        };
-        ask.heap_growth(rule, &State::Unused).saturating_add(place).saturating_sub(freed)
+        if !is_word(rule) {
+            let place = if is_other_word { self.slab.growth() } else { 0 };
+            adds = adds.saturating_add(place).saturating_add(ask.heap_growth(rule, &State::Unused));
+        }
+        adds <= freed || self.has_bytes(adds - freed)
     }
 
     /// Whose place a newcomer takes, and whether that key is in use. One that is not, if a dozen or so have one;
