@@ -1,5 +1,6 @@
 //! One table for the states of any number of limiters.
 
+mod ask;
 mod paced;
 mod plan;
 mod prefetch;
@@ -16,13 +17,14 @@ use smallvec::SmallVec;
 use tollgate_core::adaptive::Pace;
 use tollgate_core::{Action, Decision, Group, Nanos, PermitId, Status, Timestamp};
 
+pub(crate) use self::ask::Ask;
 use self::plan::Locked;
 pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
 pub(crate) use self::prefetch::Prefetcher;
 use self::rules::Paces;
 pub use self::rules::RequestRule;
 pub(crate) use self::rules::{AskRule, KeptRule, LimiterLife, TierCell};
-pub(crate) use self::shard::{Ask, Part};
+pub(crate) use self::shard::Part;
 use self::shard::{Place, Shard, UNBOUNDED};
 use crate::line::{Lines, MOST_WAITING};
 use crate::sync::{AtomicU64, AtomicUsize, Lock, Mutex, Ordering};
@@ -345,14 +347,10 @@ impl Table {
             return self.check(ask, now); // which is quicker
         }
         let ask = self.with_permit(*ask);
-        let mut shard = self.shard(&ask).lock();
-        let ask = shard.numbered_with_sweep(&ask, now);
-        let decision = shard.decide_numbered(&ask, passes, now, |outcome| outcome);
-        if passes && decision.is_allowed() && shard.gives_slot(&ask) {
+        let (decision, has_slot) = self.shard(&ask).lock().decide(&ask, passes, now, |outcome| outcome);
+        if has_slot {
             holding.extend(ask.held_slot());
         }
-        shard.free_idle_rules();
-        drop(shard);
         if ask.action == Action::Refund {
             self.lines.call(ask.hash);
         }

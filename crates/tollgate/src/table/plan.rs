@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 use tollgate_core::{Action, Decision, Group, Outcome, Plan, Status, Timestamp, decide_each};
 
 use super::segments::SlotPlace;
-use super::shard::{Ask, Shard, Together};
-use super::{HeldSlot, Table};
+use super::shard::{Shard, Together};
+use super::{Ask, HeldSlot, Table};
 use crate::sync::Guard;
 
 /// The most limits that can be decided together.

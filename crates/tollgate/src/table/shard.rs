@@ -12,90 +12,12 @@ use tollgate_core::{
 use self::room::Room;
 pub(crate) use self::room::{Part, Place, Together, UNBOUNDED};
 use super::paced::Paced;
-use super::rules::{AskRule, Paces, ShardRules};
+use super::rules::{Paces, ShardRules};
 use super::segments::{Segments, SlotPlace};
 use super::slab::Slab;
 use super::slot::Slot;
-use super::{HeldSlot, WhenFull};
+use super::{Ask, WhenFull};
 use crate::until_ready::at_once;
-
-/// A key of one limiter, by hash, and what a request does to it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
-    pub(crate) hash: u64,
-    pub(crate) rule: AskRule<'a>,
-    pub(crate) cost: u64,
-    pub(crate) permit: Option<PermitId>, // that holds the slot, if the rule is a concurrency limit
-    pub(crate) part: Part,
-    pub(crate) number: u16, // that the rule has in the shard; 0 before a shard has looked
-    pub(crate) action: Action,
-    pub(crate) group: Group,
-    pub(crate) is_denied: bool,    // whatever the rule says
-    pub(crate) has_one_tier: bool, // the key has one tier at a time: asked under another, it has moved there
-}
-
-impl Ask<'_> {
-    pub(crate) const NOTHING: Self = Self {
-        hash: 0,
-        rule: AskRule::None,
-        cost: 0,
-        permit: None,
-        part: Part::First,
-        number: 0,
-        action: Action::Charge,
-        group: Group::All,
-        is_denied: false,
-        has_one_tier: false,
-    };
-
-    /// Whether it is tested and charged as most are.
-    #[inline]
-    pub(crate) const fn is_usual(&self) -> bool {
-        matches!(self.action, Action::Charge | Action::Hold) && !self.is_denied
-    }
-
-    /// The slot that it holds if it passes a concurrency limit.
-    pub(crate) fn held_slot(&self) -> Option<HeldSlot> {
-        Some(HeldSlot { part: self.part, hash: self.hash, permit: self.permit? })
-    }
-
-    /// Whether the action takes something from a key, if the rule lets it.
-    #[inline]
-    const fn takes(&self) -> bool {
-        matches!(self.action, Action::Charge | Action::ChargeInFull | Action::Hold) && self.cost > 0
-    }
-
-    #[inline]
-    fn test(&self, rule: &Paced<'_>, state: &State, now: Timestamp) -> Outcome {
-        if self.is_denied {
-            return self.action.test_denied(self.cost, rule.status(state, now));
-        }
-        match self.action {
-            Action::Charge | Action::Hold | Action::Peek => rule.test(state, self.cost, now),
-            Action::ChargeInFull => rule.test_in_full(state, self.cost, now),
-            Action::Refund => Outcome::ALLOW,
-        }
-    }
-
-    #[inline]
-    fn spend(&self, rule: &Paced<'_>, state: &mut State, permit: PermitId, now: Timestamp) {
-        if self.action == Action::ChargeInFull {
-            rule.spend_in_full(state, self.cost, now);
-        } else {
-            rule.spend(state, permit, self.cost, now);
-        }
-    }
-
-    /// The most bytes that a charge adds to a state.
-    #[inline]
-    fn heap_growth(&self, rule: &Rule, state: &State) -> usize {
-        if self.action == Action::ChargeInFull {
-            rule.heap_growth_in_full(state, self.cost)
-        } else {
-            rule.heap_growth(state, self.cost)
-        }
-    }
-}
 
 /// One request in 2 to this power sweeps a segment. That takes about a microsecond, so it is 1 ns per request.
 const SWEPT_BITS: u32 = 10;
@@ -174,48 +96,30 @@ impl Shard {
             let paced = rules.paced(slot.rule());
             return edit(slab, slot, rule, |state| paced.decide(state, permit, ask.cost, now));
         }
-        self.decide(ask, true, now, |outcome| outcome)
+        self.decide(ask, true, now, |outcome| outcome).0
     }
 
     /// [`check`](Self::check), but denies what would have to be held back, until it would not.
     pub(crate) fn check_at_once(&mut self, ask: &Ask<'_>, now: Timestamp) -> Decision {
-        self.decide(ask, true, now, at_once)
+        self.decide(ask, true, now, at_once).0
     }
 
-    /// Decides one ask by itself. `passes`: whether the other limits of the request, which were decided before, let it pass. It
-    /// is true if there are none.
+    /// Decides one ask by itself. Returns the decision, and whether the ask holds a slot of a concurrency limit now. `passes`: whether
+    /// the other limits of the request, which were decided before, let it pass. It is true if there are no other limits.
     pub(crate) fn decide(
         &mut self,
         ask: &Ask<'_>,
         passes: bool,
         now: Timestamp,
         judge: impl Fn(Outcome) -> Outcome,
-    ) -> Decision {
-        let ask = self.numbered_with_sweep(ask, now);
-        let decision = self.decide_numbered(&ask, passes, now, judge);
-        self.rules.free_idle();
-        decision
-    }
-
-    /// [`numbered`](Self::numbered) for an ask that is decided by itself. If no number is left for its rule, a segment is swept first.
-    #[inline]
-    pub(crate) fn numbered_with_sweep<'a>(&mut self, ask: &Ask<'a>, now: Timestamp) -> Ask<'a> {
-        let numbered = self.numbered(ask);
-        if !ShardRules::is_guest(numbered.number) {
-            return numbered;
+    ) -> (Decision, bool) {
+        let mut numbered = self.numbered(ask);
+        if ShardRules::is_guest(numbered.number) {
+            // No number is left for its rule: perhaps there is one after a sweep.
+            self.sweep_in_passing(now);
+            numbered = self.numbered(ask);
         }
-        self.sweep_in_passing(now);
-        self.numbered(ask)
-    }
-
-    /// [`decide`](Self::decide) for an ask that has its number.
-    pub(crate) fn decide_numbered(
-        &mut self,
-        ask: &Ask<'_>,
-        passes: bool,
-        now: Timestamp,
-        judge: impl Fn(Outcome) -> Outcome,
-    ) -> Decision {
+        let ask = &numbered;
         self.prepare(ask, now);
         let (outcome, room) = self.test_with_room(ask, Together::ALONE, now);
         let outcome = judge(outcome);
@@ -228,7 +132,10 @@ impl Shard {
         }
         self.carry_over(ask, outcome, now);
         self.note_touched();
-        Decision { outcome, status: self.status_of(ask, now) }
+        let decision = Decision { outcome, status: self.status_of(ask, now) };
+        let has_slot = passes && outcome.is_allowed() && self.gives_slot(ask);
+        self.rules.free_idle();
+        (decision, has_slot)
     }
 
     /// The ask with the number that its rule has here. The number is valid until [`free_idle_rules`](Self::free_idle_rules) is
