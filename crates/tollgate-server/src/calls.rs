@@ -46,13 +46,7 @@ impl<'s> Calls<'s> {
     where
         's: 'a,
     {
-        let (service, protocol, request) = (self.service, self.protocol, *request);
-        self.timed(service.in_order(self.now, |now| {
-            policy.check_with(&request, now, move |verdict| {
-                service.count_check(policy, &request, &verdict, protocol);
-                then(verdict)
-            })
-        }))
+        self.decide(policy, request, false, then)
     }
 
     /// [`check`](Self::check) for a caller that can hold permits.
@@ -65,12 +59,30 @@ impl<'s> Calls<'s> {
     where
         's: 'a,
     {
+        self.decide(policy, request, true, then)
+    }
+
+    #[inline]
+    fn decide<'a, T: Send + 'a>(
+        &self,
+        policy: &'a PolicyInForce<'_>,
+        request: &Request<'a>,
+        can_hold: bool,
+        then: impl FnOnce(Verdict<'a>) -> T + Send + 'a,
+    ) -> Answer<'a, Result<T, TooManyLimits>>
+    where
+        's: 'a,
+    {
         let (service, protocol, request) = (self.service, self.protocol, *request);
         self.timed(service.in_order(self.now, |now| {
-            policy.acquire_with(&request, now, move |verdict| {
+            let count = move |verdict: Verdict<'a>| {
                 service.count_check(policy, &request, &verdict, protocol);
                 then(verdict)
-            })
+            };
+            match can_hold {
+                true => policy.acquire_with(&request, now, count),
+                false => policy.check_with(&request, now, count),
+            }
         }))
     }
 
