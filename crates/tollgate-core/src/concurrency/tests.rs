@@ -209,7 +209,7 @@ fn leases_that_end_together_delay_no_call() {
         assert!(worst <= 600, "call {id} looked at {worst} permits");
         assert_eq!(rule.status(&state, at(S)).remaining, 200_000 - 1 - id);
     }
-    let Holders::Many(tree) = &state.holders else { panic!("a tree holds so many") };
+    let Holders::Many(tree) = &state.holders else { panic!("more than 64 permits are in a tree") };
     assert_eq!(tree.len(), 60_001);
 }
 

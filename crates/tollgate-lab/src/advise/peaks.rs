@@ -121,7 +121,7 @@ mod tests {
         most
     }
 
-    /// The peaks of a client that can have so many spare cells.
+    /// The peaks of a client. `spare`: the cells that it may take from those that all clients share.
     fn peaks_with(requests: &[(u64, u64)], spare: usize) -> ClientPeaks {
         let (mut peaks, mut left) = (ClientPeaks::default(), spare);
         for &(at, cost) in requests {

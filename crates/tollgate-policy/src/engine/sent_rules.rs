@@ -21,7 +21,8 @@ pub enum ThrottleError {
 /// The number of processes among which a rule is divided during an outage of the store that they share. None without a store.
 pub(super) type Nodes = Arc<AtomicU32>;
 
-/// A cache has so many sets of places. A rule has one set, by its hash, and four places there: no call searches further.
+/// The sets of a cache, and the places of a set. The hash of a rule chooses its set, and the rule is in one of the four places of this
+/// set or not in the cache. So a call looks at four places.
 const SETS: usize = 8192;
 const PLACES: usize = 4;
 

@@ -74,7 +74,7 @@ impl Tenants {
         self.0.by_name.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no tenants.
     pub fn is_empty(&self) -> bool {
         self.0.by_name.is_empty()
     }
@@ -189,7 +189,7 @@ impl OwnLimits {
         self.find(limit).is_some()
     }
 
-    /// Whether there is none.
+    /// Whether the tenant has no rules of its own.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -274,7 +274,7 @@ impl TenantsFile<'_> {
     }
 }
 
-/// A line that is not a tenant. The reader has its fault already where there is none here.
+/// A line that is not a tenant. `None`: the reader has already recorded the fault.
 struct BadLine(Option<Fault>);
 
 impl From<Fault> for BadLine {

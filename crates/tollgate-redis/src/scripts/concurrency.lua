@@ -5,7 +5,8 @@
 -- `ID/exponent` per power of two in its cost. So a permit of any cost has at most 17 members, and counts give the units.
 -- The score of a member is the end of the lease times 2^(53 * exponent). An end is below 2^53, so the score is exact, and the
 -- members of each exponent form a range of scores: a class.
--- Answers: the units in flight, when the first and the last of them end, and the end after which the cost fits (0 if there is none).
+-- Answers: the units in flight, when the first and the last of them end, and the end after which the cost fits, or 0 if no end
+-- makes it fit.
 makers.p = function()
   local rule = {}
   local CLASS, MOST_REMOVED = 9007199254740992, 1000
