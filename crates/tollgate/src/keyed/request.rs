@@ -203,7 +203,9 @@ impl<'a> Request<'a> {
     /// ```
     #[inline]
     pub fn check(&self) -> Decision {
-        self.check_at(self.limiter.clock().now())
+        let table = &self.limiter.table;
+        table.prefetch_lock(&self.ask); // it comes while the clock is read
+        self.check_at(table.clock.now())
     }
 
     /// Decides it at a given time.

@@ -21,6 +21,7 @@ pub(crate) use self::ask::Ask;
 use self::plan::Locked;
 pub(crate) use self::plan::{MOST_LIMITS, USUAL_LIMITS};
 pub(crate) use self::prefetch::Prefetcher;
+use self::prefetch::prefetch_for_write;
 use self::rules::Paces;
 pub use self::rules::RequestRule;
 pub(crate) use self::rules::{AskRule, KeptRule, LimiterLife, TierCell};
@@ -234,6 +235,12 @@ impl Table {
     #[inline]
     pub(crate) fn check(&self, ask: &Ask<'_>, now: Timestamp) -> Decision {
         self.shard(ask).lock().check(ask, now)
+    }
+
+    /// Has the lock of a shard fetched, if another processor has it, without waiting for it.
+    #[inline]
+    pub(crate) fn prefetch_lock(&self, ask: &Ask<'_>) {
+        prefetch_for_write(&self.shards[self.shard_number(ask.part, ask.hash)]);
     }
 
     /// Has the slot of a key fetched from memory, without waiting for it.

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_core::{Action, Decision, Group, Outcome, Plan, Status, Timestamp, decide_each};
 
+use super::prefetch::prefetch_for_write;
 use super::segments::SlotPlace;
 use super::shard::{Shard, Together};
 use super::{Ask, HeldSlot, Table};
@@ -68,7 +69,11 @@ impl<'t, 'a, const N: usize> Locked<'t, 'a, N> {
                 locked.costs[i] = locked.asks[i].cost;
                 locked.order[locked.locks] = i as u8;
                 locked.locks += 1;
-                locked.busy |= u32::from(is_any_busy && table.is_busy(shard)) << i;
+                let is_busy = is_any_busy && table.is_busy(shard);
+                locked.busy |= u32::from(is_busy) << i;
+                if !is_busy {
+                    prefetch_for_write(&table.shards[shard]);
+                }
             }
         }
         // If all are busy, there is nothing that could be done before.
@@ -177,10 +182,19 @@ impl<'t, 'a, const N: usize> Locked<'t, 'a, N> {
     /// again for its test, its charge and its status.
     #[inline]
     fn locate(&mut self) {
-        for i in 0..self.asks.len() {
+        let len = self.asks.len();
+        // All slots are fetched from memory at the same time.
+        let mut starts = [None; N];
+        for (i, start) in starts[..len].iter_mut().enumerate() {
             if self.places[i].is_none()
                 && let Some(shard) = &self.guards[usize::from(self.guard_of[i])]
-                && let Some((place, number)) = shard.find_usual(&self.asks[i], self.asks.len())
+            {
+                *start = shard.start_usual(&self.asks[i]);
+            }
+        }
+        for (i, start) in starts[..len].iter().enumerate() {
+            if let Some(start) = *start
+                && let Some((place, number)) = self.shard(i).find_usual(&self.asks[i], start, len)
             {
                 (self.places[i], self.asks[i].number) = (Some(place), number);
             }
@@ -322,6 +336,10 @@ impl<const N: usize> Plan for Locked<'_, '_, N> {
         if self.can_unlock {
             let guard = self.guard_of[i];
             if !self.guard_of[i + 1..self.asks.len()].contains(&guard) {
+                let hash = self.asks[i].hash;
+                if self.busy >> guard & 1 == 1 {
+                    self.shard_mut(i).vote(hash);
+                }
                 self.guards[usize::from(guard)] = None;
             }
         }

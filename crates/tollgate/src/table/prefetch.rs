@@ -21,13 +21,20 @@ pub(crate) fn prefetch<T>(value: &T) {
 /// [`prefetch`] of what is written soon. A line that another processor has written is then fetched once, and not a second time
 /// for the write.
 #[inline]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instruction is only offered as unsafe"))]
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "the instruction is only offered as assembly")
+)]
 pub(crate) fn prefetch_for_write<T>(value: &T) {
+    // `_mm_prefetch` has a hint for this, but compiles to a prefetch for reading unless the target is a newer processor.
+    // SAFETY: as above. Processors of this architecture that do not know the instruction ignore it.
     #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: as above. Processors that do not know it take it for a hint that does nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(value).cast()) };
+    unsafe {
+        std::arch::asm!(
+            "prefetchw byte ptr [{}]",
+            in(reg) std::ptr::from_ref(value),
+            options(nostack, preserves_flags, readonly),
+        );
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = value;

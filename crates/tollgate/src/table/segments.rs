@@ -11,7 +11,7 @@
 
 use std::cell::Cell;
 
-use super::prefetch::{prefetch, prefetch_for_write};
+use super::prefetch::prefetch_for_write;
 use super::slot::Slot;
 
 /// Keys a segment has on average before another is added. Those yet to be split hold up to twice as many,
@@ -30,7 +30,13 @@ const MOST_ADDED: usize = 2 * AVERAGE;
 
 /// The segments of one shard.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Segments {
+    // A copy of the slot that most plans ask for, if many plans wait for the shard. It is near the lock, so that another processor has
+    // one cache line to fetch and not two. The slot itself is out of date meanwhile.
+    front: Slot,
+    front_place: SlotPlace,
+    votes: u32, // by how many plans more asked for the front than for others, lately
     segments: Vec<Segment>,
     len: usize,
     slots: usize,         // of all segments, taken or not
@@ -45,9 +51,29 @@ pub(crate) struct SlotPlace {
     slot: u32,
 }
 
+impl SlotPlace {
+    const FRONT: Self = Self { segment: u32::MAX, slot: 0 };
+
+    const fn is_front(self) -> bool {
+        self.segment == Self::FRONT.segment
+    }
+}
+
+/// The most votes that the front can be ahead.
+const MOST_VOTES: u32 = 16;
+
 impl Segments {
     pub(crate) fn new() -> Self {
-        Self { segments: vec![Segment::default()], len: 0, slots: 0, hand: 0, touched: Cell::new(0) }
+        Self {
+            front: Slot::VACANT,
+            front_place: SlotPlace::FRONT,
+            votes: 0,
+            segments: vec![Segment::default()],
+            len: 0,
+            slots: 0,
+            hand: 0,
+            touched: Cell::new(0),
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -78,42 +104,82 @@ impl Segments {
 
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<&Slot> {
+        if self.front.is(hash) {
+            return Some(&self.front);
+        }
         let segment = &self.segments[self.place(hash)];
         segment.find(hash).map(|i| &segment.slots[i])
     }
 
-    /// Where the slot of a key is. The place holds until a key is added or removed.
+    /// Where the search for the slot of a key begins. Has it fetched for writing, without waiting for it. None if there is no slot.
     #[inline]
-    pub(crate) fn locate(&self, hash: u64) -> Option<SlotPlace> {
-        let segment = self.place(hash);
-        self.segments[segment]
-            .find_for_write(hash)
-            .map(|slot| SlotPlace { segment: segment as u32, slot: slot as u32 })
+    pub(crate) fn start(&self, hash: u64) -> Option<SlotPlace> {
+        if self.front.is(hash) {
+            return Some(SlotPlace::FRONT);
+        }
+        let place = self.place(hash);
+        let segment = &self.segments[place];
+        let start = segment.start(hash);
+        prefetch_for_write(segment.slots.get(start)?);
+        Some(SlotPlace { segment: place as u32, slot: start as u32 })
+    }
+
+    /// Where the slot of a key is, from where the search for it [begins](Self::start). The place holds until a key is added or
+    /// removed.
+    #[inline]
+    pub(crate) fn locate(&self, hash: u64, start: SlotPlace) -> Option<SlotPlace> {
+        if start.is_front() {
+            return Some(start);
+        }
+        let slot = self.segments[start.segment as usize].find_from(start.slot as usize, hash)?;
+        Some(SlotPlace { slot: slot as u32, ..start })
     }
 
     #[inline]
     pub(crate) fn at(&self, place: SlotPlace) -> &Slot {
+        if place.is_front() {
+            return &self.front;
+        }
         &self.segments[place.segment as usize].slots[place.slot as usize]
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, place: SlotPlace) -> &mut Slot {
-        &mut self.segments[place.segment as usize].slots[place.slot as usize]
-    }
-
-    /// Has the slot where the search for a hash begins fetched from memory, without waiting for it.
-    pub(crate) fn prefetch(&self, hash: u64) {
-        let segment = &self.segments[self.place(hash)];
-        if let Some(slot) = segment.slots.get(segment.start(hash)) {
-            prefetch(slot);
+        if place.is_front() {
+            return &mut self.front;
         }
+        &mut self.segments[place.segment as usize].slots[place.slot as usize]
     }
 
     #[inline]
     pub(crate) fn find_mut(&mut self, hash: u64) -> Option<&mut Slot> {
+        if self.front.is(hash) {
+            return Some(&mut self.front);
+        }
         let place = self.place(hash);
         let segment = &mut self.segments[place];
         segment.find_for_write(hash).map(|i| &mut segment.slots[i])
+    }
+
+    /// Notes that a plan asked for a key while others wait for the shard. The key that most of them ask for is brought to the front.
+    /// Places of slots are lost.
+    pub(crate) fn vote(&mut self, hash: u64) {
+        if self.front.is(hash) {
+            self.votes = (self.votes + 1).min(MOST_VOTES);
+        } else if self.votes > 0 {
+            self.votes -= 1;
+        } else if let Some(place) = self.start(hash).and_then(|start| self.locate(hash, start)) {
+            self.put_front_back();
+            (self.front, self.front_place, self.votes) = (*self.at(place), place, 1);
+        }
+    }
+
+    /// Empties the front. Called before slots move.
+    fn put_front_back(&mut self) {
+        if !self.front.is_vacant() {
+            *self.at_mut(self.front_place) = self.front;
+            (self.front, self.votes) = (Slot::VACANT, 0);
+        }
     }
 
     /// Adds a key that is not there. `reclaim` is asked for each slot met in passing whether it is no longer
@@ -142,6 +208,7 @@ impl Segments {
     }
 
     pub(crate) fn remove(&mut self, hash: u64) -> Option<Slot> {
+        self.put_front_back();
         let place = self.place(hash);
         self.touch(self.segments[place].slots.len());
         let removed = self.edit(place, |segment| segment.remove(hash))?;
@@ -167,13 +234,18 @@ impl Segments {
     pub(crate) fn around(&self, hash: u64) -> impl Iterator<Item = &Slot> {
         let segment = &self.segments[self.place(hash)];
         let (before, after) = segment.slots.split_at(segment.start(hash));
-        let slots = after.iter().chain(before);
+        let slots = after.iter().chain(before).map(|slot| self.current(slot));
         slots.inspect(|_| self.touch(1)).filter(|slot| !slot.is_vacant())
+    }
+
+    /// A slot, or the front if that is its copy.
+    fn current<'s>(&'s self, slot: &'s Slot) -> &'s Slot {
+        if self.front.is(slot.hash()) { &self.front } else { slot }
     }
 
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.segments.iter().flat_map(Segment::iter)
+        self.segments.iter().flat_map(Segment::iter).map(|slot| self.current(slot))
     }
 
     /// Sweeps the next segment in turn. How many keys that removed.
@@ -187,6 +259,7 @@ impl Segments {
     }
 
     fn sweep(&mut self, place: usize, reclaim: &mut impl FnMut(&Slot) -> bool) -> usize {
+        self.put_front_back();
         self.touch(self.segments[place].slots.len());
         let removed = self.edit(place, |segment| segment.retain(|slot| !reclaim(slot)));
         self.len -= removed;
@@ -363,23 +436,59 @@ mod tests {
 
     #[test]
     fn holds_what_a_map_holds_while_it_grows() {
+        compare_with_a_map(400_000);
+    }
+
+    #[test]
+    fn holds_what_a_map_holds_while_keys_come_to_the_front() {
+        compare_with_a_map(400); // few keys, so that the front is often asked for, charged, swept and removed
+    }
+
+    fn compare_with_a_map(hashes: u64) {
         let mut random = Random::new(1);
         let mut segments = Segments::new();
         let mut map: HashMap<u64, u64> = HashMap::new();
-        let mut most = 0;
+        let (mut most, mut has_front) = (0, false);
         for word in 0..300_000 {
-            let hash = random.below(400_000).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+            let hash = random.below(hashes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
             let before = (segments.bytes(), segments.growth());
-            match random.below(4) {
+            segments.take_touched();
+            match random.below(6) {
                 0 => assert_eq!(segments.remove(hash).map(|slot| slot.word), map.remove(&hash)),
+                // The front is charged like any other slot.
+                1 => {
+                    let asked = if random.below(2) == 0 { segments.front.hash() } else { hash };
+                    segments.vote(asked);
+                    if let Some(slot) = segments.find_mut(asked) {
+                        slot.word += 1;
+                        *map.get_mut(&asked).unwrap() += 1;
+                    }
+                    let place = segments.start(asked).and_then(|start| segments.locate(asked, start));
+                    assert_eq!(place.map(|place| segments.at(place).word), map.get(&asked).copied());
+                    has_front |= !segments.front.is_vacant();
+                }
+                2 => {
+                    segments.sweep_next(&mut |slot| {
+                        let is_swept = slot.word % 1000 == 0;
+                        if is_swept {
+                            assert_eq!(map.remove(&slot.hash()), Some(slot.word));
+                        }
+                        is_swept
+                    });
+                }
+                3 if word % 16 == 0 => {
+                    for slot in segments.around(hash) {
+                        assert_eq!(map.get(&slot.hash()), Some(&slot.word));
+                    }
+                }
                 _ if map.contains_key(&hash) => assert_eq!(segments.find(hash).unwrap().word, map[&hash]),
                 _ => {
                     assert!(segments.find(hash).is_none());
                     segments.insert(Slot::new(hash, 7, word), |_| false);
                     map.insert(hash, word);
-                    most = most.max(segments.take_touched());
                 }
             }
+            most = most.max(segments.take_touched());
             assert_eq!(segments.len(), map.len());
             assert!(segments.bytes() <= before.0 + before.1, "{} bytes after {before:?}", segments.bytes());
         }
@@ -388,6 +497,29 @@ mod tests {
         assert!(map.iter().all(|(&hash, &word)| segments.find(hash).unwrap().word == word));
         assert_eq!(segments.iter().count(), map.len());
         assert!(most <= MOST_TOUCHED, "{most} slots touched at once");
+        assert!(has_front);
+    }
+
+    #[test]
+    fn the_key_that_most_plans_ask_for_comes_to_the_front() {
+        let mut segments = Segments::new();
+        (1..100).for_each(|hash| segments.insert(Slot::new(hash, 1, hash), |_| false));
+        for round in 0..300 {
+            segments.vote(7);
+            segments.vote(7);
+            segments.vote(1 + round % 99);
+        }
+        assert!(segments.front.is(7));
+        segments.find_mut(7).unwrap().word = 1000;
+        // Another key is asked for more often from now on.
+        (0..2 * MOST_VOTES).for_each(|_| segments.vote(8));
+        assert!(segments.front.is(8));
+        assert_eq!(segments.find(7).unwrap().word, 1000);
+        // A key that is not there leaves the front as it is.
+        (0..2 * MOST_VOTES).for_each(|_| segments.vote(555));
+        assert!(segments.front.is(8));
+        assert_eq!(segments.remove(8).unwrap().word, 8);
+        assert!(segments.find(8).is_none() && segments.front.is_vacant());
     }
 
     #[test]

@@ -31,7 +31,9 @@ const MOST_WAITED: u8 = 240;
 
 /// The keys whose hashes begin alike.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shard {
+    contention: u8, // how often plans have lately had to wait for the lock
     segments: Segments,
     slab: Slab,
     rules: ShardRules,
@@ -42,7 +44,6 @@ pub(crate) struct Shard {
     pub(crate) evictions: u64,
     pub(crate) refused: Cell<u64>,
     pub(crate) most_touched: usize,
-    contention: u8, // how often plans have lately had to wait for the lock
 }
 
 impl Shard {
@@ -168,7 +169,7 @@ impl Shard {
 
     /// Has the slot of a key fetched from memory, without waiting for it.
     pub(crate) fn prefetch(&self, hash: u64) {
-        self.segments.prefetch(hash);
+        let _ = self.segments.start(hash);
     }
 
     /// Counts what one request made of this shard.
@@ -393,6 +394,11 @@ impl Shard {
         }
     }
 
+    /// Notes that a plan asked for a key while others wait for the shard. Places of slots are lost.
+    pub(crate) fn vote(&mut self, hash: u64) {
+        self.segments.vote(hash);
+    }
+
     #[cold]
     fn sweep_in_passing(&mut self, now: Timestamp) {
         let looked = self.sweep_next(now);
@@ -492,14 +498,20 @@ impl Shard {
         self.rules.get(ask.number).counts_denied()
     }
 
-    /// The place of a key's slot and the number of its rule, if the ask can be decided in place: it is a charge or a hold of a rate, the slot exists and was
-    /// written by the current numbers, and the state has room to grow. `of` is the number of asks that share that room.
+    /// Begins to look for the slot of a key, which is fetched from memory meanwhile. None if the ask cannot be decided in place.
     #[inline]
-    pub(crate) fn find_usual(&self, ask: &Ask<'_>, of: usize) -> Option<(SlotPlace, u16)> {
+    pub(crate) fn start_usual(&self, ask: &Ask<'_>) -> Option<SlotPlace> {
         if !ask.is_usual() || ask.cost == 0 || self.rules.are_paced() {
             return None;
         }
-        let place = self.segments.locate(ask.hash)?;
+        self.segments.start(ask.hash)
+    }
+
+    /// The place of a key's slot and the number of its rule, if the ask can be decided in place: it is a charge or a hold of a rate, the slot exists and was
+    /// written by the current numbers, and the state has room to grow. `of` is the number of asks that share that room.
+    #[inline]
+    pub(crate) fn find_usual(&self, ask: &Ask<'_>, start: SlotPlace, of: usize) -> Option<(SlotPlace, u16)> {
+        let place = self.segments.locate(ask.hash, start)?;
         let slot = self.segments.at(place);
         let rule = self.rules.find(slot.rule(), ask.rule.id())?;
         if matches!(rule, Rule::Concurrency(_)) {
