@@ -170,7 +170,7 @@ pub(crate) fn tenants(report: &mut Report) {
 const CHECK: &str = r#"{"attributes":{"path":"/p7","user":"u"}}"#;
 
 pub(crate) fn reload(report: &mut Report) {
-    for (count, reloads) in [(100, 30), (1000, 30), (10_000, 5)] {
+    for (count, reloads) in [(100, 30), (1000, 30), (1000, 300), (10_000, 5)] {
         let directory = Directory::new();
         let write = |generation: usize| {
             let policy = many_limits(count, &format!("_{generation}"), |i| format!("/p{i}"));
