@@ -18,7 +18,7 @@ type Case = (&'static str, fn());
 /// Why answers are there at once.
 const IN_MEMORY: &str = "the states are in memory";
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     ("one limit, admit", || check(1, "1000/s", true)),
     ("two limits, admit", || check(2, "1000/s", true)),
     ("four limits, admit", || check(4, "1000/s", true)),
@@ -28,7 +28,8 @@ const CASES: [Case; 11] = [
     ("one limit, deny", || check(1, "1/h", false)),
     ("four limits, deny", || check(4, "1/h", false)),
     ("four Envoy descriptors, admit", descriptors),
-    ("a rule sent as text, admit", sent_rule),
+    ("a rule sent as text, admit", || sent_rule(r#"{"rate":"5/s","burst":9}"#)),
+    ("a rule sent as text, the rule new", || sent_rule(r#"{"rate":"6/s","burst":9}"#)),
     ("16 calls of CL.THROTTLE, admit", cells),
 ];
 
@@ -113,11 +114,13 @@ fn measured_descriptors(policy: &PolicyInForce<'_>, described: &[Described<'_>],
     policy.check_descriptors(described, now).now().expect(IN_MEMORY).expect("few limits").is_allowed()
 }
 
-fn sent_rule() {
+/// A rule, after another rule was sent for the same key.
+fn sent_rule(numbers: &str) {
     let engine = engine("limits: []");
-    let numbers = r#"{"rate":"5/s","burst":9}"#;
-    let sent = SentRule { key: "alice", algorithm: AlgorithmKind::TokenBucket, numbers, cost: 1 };
+    let first = r#"{"rate":"5/s","burst":9}"#;
+    let sent = SentRule { key: "alice", algorithm: AlgorithmKind::TokenBucket, numbers: first, cost: 1 };
     assert!(engine.throttle(&sent, at(0)).now().expect(IN_MEMORY).expect("a rule").decision.is_allowed());
+    let sent = SentRule { numbers, ..sent };
     assert!(measured_sent_rule(&engine, black_box(&sent), black_box(at(1_000))));
 }
 

@@ -23,7 +23,9 @@ const COUNTS: &str = "write a whole number, or one such as 10k or 2M";
 
 /// `5/s`, `6000/min burst 600`.
 pub fn rate(text: &str) -> Result<RateAndBurst, String> {
-    let (rate, burst) = match text.split_once(" burst ") {
+    // Few rates have a space, and the search for a string takes longer than all the rest here.
+    let parts = if text.contains(' ') { text.split_once(" burst ") } else { None };
+    let (rate, burst) = match parts {
         Some((rate, burst)) => (rate.trim(), Some(count(burst.trim())?)),
         None => (text.trim(), None),
     };
@@ -139,12 +141,21 @@ fn unit(name: &str) -> Option<u64> {
 /// `number` of `unit`, if that is a whole number: `1.5` of 1000 is 1500.
 fn times(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |text: &str| text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) || number.ends_with('.') {
+    if whole.is_empty() || whole.len() > 20 || fraction.len() > 20 || number.ends_with('.') {
         return None;
     }
+    let digits = |before: u128, text: &str| {
+        text.bytes().try_fold(before, |value, digit| {
+            let digit = digit.is_ascii_digit().then(|| u128::from(digit - b'0'))?;
+            value.checked_mul(10)?.checked_add(digit)
+        })
+    };
+    let whole = digits(0, whole)?;
+    if fraction.is_empty() {
+        return whole.checked_mul(unit); // without a division of 128 bits
+    }
     let scale = 10_u128.checked_pow(fraction.len() as u32)?;
-    let scaled = format!("{whole}{fraction}").parse::<u128>().ok()?.checked_mul(unit)?;
+    let scaled = digits(whole, fraction)?.checked_mul(unit)?;
     scaled.is_multiple_of(scale).then(|| scaled / scale)
 }
 

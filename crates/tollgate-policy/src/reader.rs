@@ -2,6 +2,7 @@
 //!
 //! Nothing stops at the first fault. What cannot be read is left out, and the file is refused in the end.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -60,6 +61,11 @@ impl<'a> Reader<'a> {
         EnvironmentValues::new(&self.expansions.borrow(), self.numbers.borrow().clone())
     }
 
+    /// Whether a value that has been read came from the environment.
+    pub(crate) fn has_environment_values(&self) -> bool {
+        !self.expansions.borrow().is_empty()
+    }
+
     /// The file's own text for a value that has been read, where it came from the environment.
     pub(crate) fn written(&self, node: &Node) -> Option<String> {
         let place = *self.expansion_places.borrow().get(&node.span)?;
@@ -110,12 +116,16 @@ impl<'a> Reader<'a> {
             }
             return Vec::new();
         };
-        entries.iter().filter_map(|(name, value)| Some((self.name(name)?, name, value))).collect()
+        entries
+            .iter()
+            .filter_map(|(name, value)| Some((self.name(name)?.into_owned(), name, value)))
+            .collect()
     }
 
     /// A name before a colon.
-    fn name(&self, node: &Node) -> Option<String> {
+    fn name<'n>(&self, node: &'n Node) -> Option<Cow<'n, str>> {
         match &node.value {
+            Value::Text(text) if !text.contains('$') => Some(text.into()),
             Value::Text(text) if text.replace("$${", "").contains("${") => {
                 let fault = Fault::new(node.span.clone(), format!("`{text}` cannot be a key"));
                 self.fault(fault.help(
@@ -123,9 +133,9 @@ impl<'a> Reader<'a> {
                 ));
                 None
             }
-            Value::Text(text) => Some(text.replace("$${", "${")),
-            Value::Integer(number) => Some(number.to_string()),
-            Value::Bool(flag) => Some(flag.to_string()),
+            Value::Text(text) => Some(text.replace("$${", "${").into()),
+            Value::Integer(number) => Some(number.to_string().into()),
+            Value::Bool(flag) => Some(flag.to_string().into()),
             other => {
                 let message = format!("{} where a name should be", other.kind());
                 self.fault(Fault::new(node.span.clone(), message).help("names are text; put it in quotes"));
@@ -156,11 +166,12 @@ impl<'a> Reader<'a> {
 
     /// Text, with `${NAME}` replaced from the environment. `$${NAME}` is `${NAME}` itself.
     pub(crate) fn text(&self, node: &Node) -> Option<String> {
-        self.expand(node, false)
+        self.expand(node, false).map(Cow::into_owned)
     }
 
-    fn expand(&self, node: &Node, is_quantity: bool) -> Option<String> {
+    fn expand<'n>(&self, node: &'n Node, is_quantity: bool) -> Option<Cow<'n, str>> {
         let text = match &node.value {
+            Value::Text(text) if !text.contains('$') => return Some(text.into()),
             Value::Text(text) => text.clone(),
             Value::Integer(number) => number.to_string(),
             Value::Bool(flag) => flag.to_string(),
@@ -208,7 +219,7 @@ impl<'a> Reader<'a> {
             self.expansion_places.borrow_mut().insert(span.clone(), expansions.len());
             expansions.push(Expansion { span, value, written, parts, is_quantity });
         }
-        Some(value)
+        Some(value.into())
     }
 
     pub(crate) fn count(&self, node: &Node) -> Option<u64> {
@@ -270,7 +281,7 @@ impl<'a> Reader<'a> {
     /// The place of one of these words. `false` is another word for `off`.
     pub(crate) fn word(&self, node: &Node, words: &[&str]) -> Option<usize> {
         let text = match &node.value {
-            Value::Bool(false) => "off".to_owned(),
+            Value::Bool(false) => "off".into(),
             _ => self.expand(node, true)?, // one of ours, and no secret
         };
         let place = words.iter().position(|word| *word == text);
@@ -302,7 +313,7 @@ impl<'a> Reader<'a> {
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
         let text = match node.value {
-            Value::Float(number) => number.to_string(),
+            Value::Float(number) => number.to_string().into(),
             _ => self.expand(node, is_quantity)?,
         };
         match read(&text) {
@@ -330,9 +341,15 @@ pub(crate) struct Section<'n> {
 impl<'n> Section<'n> {
     /// The value of a key, if it is there.
     pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
-        let entry =
-            self.entries.iter().find(|(key, _)| matches!(&key.value, Value::Text(key) if key == name));
-        entry.map(|(_, value)| value)
+        self.entries().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// The names that are strings, with their values.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'n str, &'n Node)> {
+        self.entries.iter().filter_map(|(key, value)| match &key.value {
+            Value::Text(key) => Some((key.as_str(), value)),
+            _ => None,
+        })
     }
 
     /// A map without keys, in place of one that cannot be read.

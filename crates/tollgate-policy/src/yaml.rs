@@ -12,14 +12,18 @@ use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatte
 
 use crate::fault::Fault;
 
+mod flat_json;
+
 /// A value, and which bytes of the source it stands in.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) span: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(crate) enum Value {
     Null,
     Bool(bool),
@@ -60,8 +64,12 @@ pub const MAX_POLICY_BYTES: usize = 1 << 30;
 /// The nodes that any text may have, also where aliases repeat some of them. A longer text may have as many as it has bytes.
 const MOST_NODES: usize = 16 << 20;
 
-/// Reads a text with one document; JSON is one, too. A text with several is refused: which one counts could be read in two ways.
+/// Reads a text with one document, which may be JSON. A text with several documents is refused, because it is unclear which one
+/// counts.
 pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
+    if let Some(node) = flat_json::parse(source) {
+        return Ok(node);
+    }
     let (node, second) = parse_first(source)?;
     match second {
         None => Ok(node),

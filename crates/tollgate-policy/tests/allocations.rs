@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy, Request, RequestAttributes};
+use tollgate::AlgorithmKind;
+use tollgate_policy::{CellNumbers, CellRequest, Engine, Policy, Request, RequestAttributes, SentRule};
 use tollgate_testkit::{Counting, Directory};
 
 #[global_allocator]
@@ -114,6 +115,26 @@ fn cells_need_no_allocation() {
     let before = Counting::allocations();
     (0..10).for_each(|_| check());
     assert_eq!(Counting::allocations() - before, 0);
+}
+
+/// The parser allocates the map, its two names and the string of the rate. The cache allocates its entry and the text of the rule.
+/// The table allocates the rule.
+#[test]
+fn a_new_rule_that_is_sent_as_json_needs_seven_allocations() {
+    let engine = Engine::new(Policy::default()).unwrap();
+    let throttle = |rate: u32| {
+        let numbers = format!("{{\"rate\": \"{rate}/s\", \"burst\": 10}}");
+        let sent =
+            SentRule { key: "alice", algorithm: AlgorithmKind::TokenBucket, numbers: &numbers, cost: 0 };
+        let before = Counting::allocations();
+        assert!(engine.throttle(&sent, engine.clock().now()).now().unwrap().unwrap().decision.is_allowed());
+        Counting::allocations() - before
+    };
+    throttle(1); // the first rule makes the cache
+    let mut counts: Vec<_> = (2..100).map(throttle).collect();
+    counts.sort_unstable();
+    assert!(counts[counts.len() / 2] <= 7, "{counts:?}"); // a few make the lists of the table grow
+    assert_eq!(throttle(1), 0);
 }
 
 /// A line of the tenants file costs the name of the tenant and the list of its numbers, whatever the number of limits and lines.

@@ -166,10 +166,10 @@ impl Algorithm {
         matches!((self, rule), (Self::SlidingLog { .. }, Rule::SlidingCounter(_)))
     }
 
-    /// The numbers it has, which may differ between tiers.
-    fn numbers(self) -> Vec<&'static str> {
-        let own = keys::settings(self.kind()).iter();
-        own.map(|key| key.name).filter(|name| keys::NUMBERS.iter().any(|key| key.name == *name)).collect()
+    /// The names of its numbers, which may differ between tiers.
+    fn numbers(self) -> impl Iterator<Item = &'static str> {
+        let own = keys::settings(self.kind()).iter().map(|key| key.name);
+        own.filter(|name| keys::NUMBERS.iter().any(|key| key.name == *name))
     }
 
     /// The numbers without which it makes no rule.
@@ -281,7 +281,7 @@ impl Numbers {
                 }
             },
         };
-        let numbers = Self {
+        let mut numbers = Self {
             rate: get(section, "rate", |node| reader.rate(node)),
             burst: positive("burst"),
             queue: positive("queue"),
@@ -301,9 +301,12 @@ impl Numbers {
             numbers.require_of(reader, algorithm, section);
         }
         numbers.refuse_dropped_burst(reader, algorithm, section);
-        let written =
-            |key: &Key| Some((key.name, section.get(key.name).and_then(|node| reader.written(node))?));
-        Self { written: keys::NUMBERS.iter().filter_map(written).collect(), ..numbers }
+        if reader.has_environment_values() {
+            let written =
+                |key: &Key| Some((key.name, section.get(key.name).and_then(|node| reader.written(node))?));
+            numbers.written = keys::NUMBERS.iter().filter_map(written).collect();
+        }
+        numbers
     }
 
     /// The algorithm and the numbers of a rule that was made in code.
@@ -452,17 +455,17 @@ impl Numbers {
 
     /// Refuses numbers that this algorithm does not have.
     fn require_of(&self, reader: &Reader<'_>, algorithm: Algorithm, section: &Section<'_>) {
-        for key in keys::NUMBERS {
-            let Some(node) = section.get(key.name).filter(|_| !algorithm.numbers().contains(&key.name))
-            else {
-                continue;
-            };
+        for (name, node) in section.entries() {
+            let is_own = keys::settings(algorithm.kind()).iter().any(|key| key.name == name);
+            if is_own || keys::NUMBERS.iter().all(|key| key.name != name) {
+                continue; // unknown names were reported when the section was read
+            }
             // `limit: 0` blocks a tier or a tenant, whatever the algorithm.
-            if key.name == "limit" && self.is_blocked() {
+            if name == "limit" && self.is_blocked() {
                 continue;
             }
-            let message = format!("a {} has no `{}`", algorithm.name(), key.name);
-            let known = quoted(algorithm.numbers().into_iter());
+            let message = format!("a {} has no `{name}`", algorithm.name());
+            let known = quoted(algorithm.numbers());
             reader.fault(Fault::new(node.span.clone(), message).help(format!("its numbers are {known}")));
         }
     }

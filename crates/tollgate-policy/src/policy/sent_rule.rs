@@ -1,11 +1,8 @@
 //! Rules that come with a call.
 
-use std::collections::HashMap;
-
 use tollgate::{AlgorithmKind, Rule};
 
-use super::limit::RuleTemplate;
-use super::numbers::{Algorithm, Numbers};
+use super::numbers::{Algorithm, Numbers, Wrong};
 use crate::fault::Fault;
 use crate::keys;
 use crate::reader::Reader;
@@ -36,8 +33,8 @@ pub(crate) fn sent_rule(kind: AlgorithmKind, numbers: &str) -> Result<Rule, Stri
         if let Some((message, help)) = algorithm.too_large_to_send(&numbers) {
             reader.fault(Fault::new(section.span.clone(), message).help(help));
         }
-        let template = RuleTemplate { algorithm, holding: None, numbers, tier_numbers: HashMap::new() };
-        template.rule(&reader, &template.numbers, None, &section)
+        let wrong = |wrong: Wrong| wrong.fault(section.span.clone()).map(|fault| reader.fault(fault));
+        algorithm.rule(&numbers, None).map_err(wrong).ok()
     });
     match (made, reader.into_faults().first()) {
         (Some(rule), None) => Ok(rule),

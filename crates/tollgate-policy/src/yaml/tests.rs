@@ -1,4 +1,5 @@
 use super::*;
+use tollgate_testkit::{Random, effort};
 
 /// Where the first two documents with content begin and end.
 fn found(source: &str) -> [Option<&str>; 2] {
@@ -140,4 +141,108 @@ fn a_file_of_envoy_gets_one_fault_with_a_hint() {
     let fault = envoy_file_fault(&node).unwrap();
     assert!(fault.help.as_deref().is_some_and(|help| help.contains("tollgate import envoy")), "{fault:?}");
     assert_eq!(envoy_file_fault(&parse("limits: []").unwrap()), None);
+}
+
+/// The tree of the YAML parser, without the fast path.
+fn parse_as_yaml(source: &str) -> Result<Node, Fault> {
+    let (node, second) = parse_first(source)?;
+    assert_eq!(second, None, "{source:?}");
+    Ok(node)
+}
+
+#[test]
+fn usual_json_objects_take_the_fast_path() {
+    for source in [
+        "{}",
+        " { } ",
+        r#"{"rate":"5/s","burst":9}"#,
+        r#"{"rate": "100/min burst 20"}"#,
+        r#"{"rate":"5\/s","burst":18446744073709551}"#,
+        "{\n  \"limit\": 100,\n  \"window\": \"1h30min\"\n}\n",
+        r#"{ "limit" : 0 , "window" : "" }"#,
+        r#"{"rate":"${RATE}","burst":"10k","queue":"x #y","peak":"~ : - [x], {y}","mode":"null","align":"yes"}"#,
+    ] {
+        let node = flat_json::parse(source).unwrap_or_else(|| panic!("{source:?} takes the slow path"));
+        assert_eq!(Ok(node), parse_as_yaml(source), "{source:?}");
+    }
+}
+
+#[test]
+fn unusual_json_objects_take_the_path_of_yaml() {
+    let many: Vec<String> = ('a'..'k').map(|name| format!("\"{name}\":1")).collect();
+    for source in [
+        "",
+        "{",
+        "{}}",
+        "[]",
+        "null",
+        r#"{"burst":1,"burst":2}"#,
+        r#"{"":1}"#,
+        r#"{"<<":1}"#,
+        r#"{"burst":01}"#,
+        r#"{"burst":-1}"#,
+        r#"{"burst":1.5}"#,
+        r#"{"burst":10000000000000000000}"#,
+        r#"{"burst":null}"#,
+        r#"{"burst":{}}"#,
+        r#"{"burst":1,}"#,
+        r#"{"burst" 1}"#,
+        r#"{"burst":1 2}"#,
+        r#"{"rate":"\u0035/s"}"#,
+        r#"{"rate":"5/s}"#,
+        r#"{"rate":"é"}"#,
+        "{\"rate\":\"5\n/s\"}",
+        &format!("{{{}}}", many.join(",")),
+    ] {
+        assert_eq!(flat_json::parse(source), None, "{source:?}");
+    }
+}
+
+/// Objects of random tokens: valid, nearly valid and invalid.
+#[test]
+fn the_fast_path_returns_the_tree_of_the_yaml_parser() {
+    const BLANKS: &[&str] = &["", "", "", " ", "\n", "  \n "];
+    const NAMES: &[&str] = &["\"rate\"", "\"burst\"", "\"n\"", "\"y\"", "\"null\"", "\"_\""];
+    const VALUES: &[&str] = &[
+        "\"5/s\"",
+        "\"a  b \"",
+        "\"5\\/s\"",
+        "\"\"",
+        "\"'#&*!|>%@`-?:,[]{}\"",
+        "\"<<\"",
+        "\"---\"",
+        "\"~\"",
+        "\"true\"",
+        "\"012\"",
+        "\"0x1\"",
+        "\"1.5\"",
+        "0",
+        "7",
+        "123456789012345678",
+        "9999999999999999999",
+    ];
+    const OTHERS: &[&str] =
+        &["007", "-1", "1.5", "null", "é", "{", "}", ":", ",", "\t", "\r\n", "\"", "\\", "#", "---"];
+    let (mut random, rounds) = (Random::new(1), 10_000 * effort());
+    let mut fast = 0;
+    for _ in 0..rounds {
+        let mut tokens = vec![*random.pick(BLANKS), "{"];
+        for entry in 0..random.below(4) {
+            tokens.push(if entry > 0 { "," } else { "" });
+            for choices in [BLANKS, NAMES, &["", "", " "], &[":"], BLANKS, VALUES, BLANKS] {
+                tokens.push(*random.pick(choices));
+            }
+        }
+        tokens.extend(["}", *random.pick(BLANKS)]);
+        if random.chance(1, 2) {
+            let place = random.below(tokens.len() as u64) as usize;
+            tokens[place] = *random.pick(&[BLANKS, NAMES, VALUES, OTHERS].concat());
+        }
+        let source = tokens.concat();
+        if let Some(node) = flat_json::parse(&source) {
+            fast += 1;
+            assert_eq!(Ok(node), parse_as_yaml(&source), "{source:?}");
+        }
+    }
+    assert!(fast > rounds / 10, "only {fast} of {rounds} texts took the fast path");
 }
