@@ -124,7 +124,7 @@ impl<'a> Plan<'a> {
                     plan.add_found(compiled, &standing, found);
                 }
                 LimitSource::Sent(limit) => {
-                    let known = engine.overrides.get(limit, || Ok((*limit, limit.rule()?)))?;
+                    let known = engine.overrides.get(limit, |limit| *limit, || limit.rule())?;
                     let limiter = &engine.overrides.limiter;
                     let sent = SentAsk {
                         // Another limit has the same count, another window has its own.

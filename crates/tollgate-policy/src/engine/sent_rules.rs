@@ -1,4 +1,4 @@
-//! Rules that come with calls: made when they are used, and kept for a while, because most calls send the same ones.
+//! Rules that come with calls. A rule is made when a call sends it, and cached because most calls send the same rules.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -22,11 +22,11 @@ pub enum ThrottleError {
 pub(super) type Nodes = Arc<AtomicU32>;
 
 /// The sets of a cache, and the places of a set. The hash of a rule chooses its set, and the rule is in one of the four places of this
-/// set or not in the cache. So a call looks at four places.
+/// set or not in the cache. A call compares four tags, which are in the set itself, and reads only the rules whose tag is equal.
 const SETS: usize = 8192;
 const PLACES: usize = 4;
 
-/// Makes the rules of one limiter from what calls send, and keeps those that were used last.
+/// Makes the rules of one limiter from what calls send, and caches rules.
 ///
 /// The table of the limiter keeps a rule only as long as it is the rule that last charged some key.
 pub(super) struct SentRules<N> {
@@ -35,10 +35,47 @@ pub(super) struct SentRules<N> {
     nodes: Option<Nodes>,
 }
 
-/// The rules of one set, and the place of the one that is replaced next.
+/// A full set adds one of this many new rules and leaves the others out. If callers send more rules than the cache has places, most
+/// of its rules stay and are found again, and most calls do not touch a rule that they would only evict. A cache that adds every rule
+/// finds none of them if the rules come in turn (Qureshi et al. 2007, Adaptive Insertion Policies for High Performance Caching).
+const NEW_RULES_PER_ADDED: u8 = 8;
+
+/// The rules of one set with their tags.
 struct Set<N> {
     rules: [Option<Box<(N, KnownRule)>>; PLACES],
-    next: usize,
+    tags: [u16; PLACES],
+    next: u8, // the place of the rule that is replaced next
+    left_out: u8,
+}
+
+impl<N> Set<N> {
+    const EMPTY: Self = Self { rules: [const { None }; PLACES], tags: [0; PLACES], next: 0, left_out: 0 };
+
+    /// The rule with this tag that `is_kept` accepts.
+    fn find(&self, tag: u16, is_kept: impl Fn(&(N, KnownRule)) -> bool) -> Option<KnownRule> {
+        let tagged = self.tags.iter().zip(&self.rules).filter(|(known, _)| **known == tag);
+        tagged.filter_map(|(_, rule)| rule.as_deref()).find(|rule| is_kept(rule)).map(|(_, known)| *known)
+    }
+
+    /// Adds a new rule or leaves it out. Returns the rule that it replaces.
+    fn add(&mut self, tag: u16, rule: impl FnOnce() -> (N, KnownRule)) -> Option<(N, KnownRule)> {
+        let place = usize::from(self.next);
+        let replaced = match &mut self.rules[place] {
+            Some(_) if self.left_out + 1 < NEW_RULES_PER_ADDED => {
+                self.left_out += 1;
+                return None;
+            }
+            Some(kept) => Some(std::mem::replace(&mut **kept, rule())),
+            empty => {
+                *empty = Some(Box::new(rule()));
+                None
+            }
+        };
+        self.tags[place] = tag;
+        self.next = (self.next + 1) % PLACES as u8;
+        self.left_out = 0;
+        replaced
+    }
 }
 
 /// A rule that was sent.
@@ -55,38 +92,28 @@ impl<N: Eq + Hash> SentRules<N> {
         Self { limiter, cache: OnceLock::new(), nodes }
     }
 
-    /// The rule of a name. If it is not kept, `make` makes it.
+    /// The rule of a name. If it is not cached, `make` makes it, and `own` copies the name for the cache.
     pub(super) fn get<Q: Hash + Eq + ?Sized>(
         &self,
         name: &Q,
-        make: impl FnOnce() -> Result<(N, Rule), ThrottleError>,
+        own: impl FnOnce(&Q) -> N,
+        make: impl FnOnce() -> Result<Rule, ThrottleError>,
     ) -> Result<KnownRule, ThrottleError>
     where
         N: Borrow<Q>,
     {
         let nodes = self.nodes.as_ref().map_or(1, |nodes| nodes.load(Ordering::Relaxed));
         let hash = BuildHasherDefault::<PlaceHasher>::default().hash_one(name);
-        let new_set = |_| Mutex::new(Set { rules: [const { None }; PLACES], next: 0 });
-        let cache = self.cache.get_or_init(|| (0..SETS).map(new_set).collect());
-        let set = &cache[(hash >> 32) as usize % SETS];
+        let cache = self.cache.get_or_init(|| (0..SETS).map(|_| Mutex::new(Set::EMPTY)).collect());
+        let (set, tag) = (&cache[(hash >> 32) as usize % SETS], (hash >> 48) as u16);
         let is_kept = |kept: &(N, KnownRule)| kept.0.borrow() == name && kept.1.nodes == nodes;
-        if let Some(kept) = set.lock().rules.iter().flatten().find(|kept| is_kept(kept)) {
-            return Ok(kept.1);
+        if let Some(known) = set.lock().find(tag, is_kept) {
+            return Ok(known);
         }
-        let (made, rule) = make()?;
+        let rule = make()?;
         let share = if self.nodes.is_some() { rule.share_of(nodes) } else { rule };
         let known = KnownRule { rule, local: self.limiter.request_rule(&(name, nodes), share), nodes };
-        let mut set = set.lock();
-        let next = set.next;
-        set.next = (next + 1) % PLACES;
-        let replaced = match &mut set.rules[next] {
-            Some(kept) => Some(std::mem::replace(&mut **kept, (made, known))),
-            empty => {
-                *empty = Some(Box::new((made, known)));
-                None
-            }
-        };
-        drop(set);
+        let replaced = set.lock().add(tag, || (own(name), known));
         drop(replaced); // after the lock
         Ok(known)
     }
@@ -116,5 +143,61 @@ impl Hasher for PlaceHasher {
 impl<N> fmt::Debug for SentRules<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SentRules(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::ops::Range;
+
+    use tollgate::{Rate, TokenBucket};
+
+    use super::*;
+
+    const CAPACITY: u64 = (SETS * PLACES) as u64;
+
+    fn sent_rules() -> SentRules<u64> {
+        let rule = TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap();
+        SentRules::new(KeyedLimiter::new(rule), None)
+    }
+
+    /// Sends each rule once. Returns how many of them were made because they were not cached.
+    fn made(rules: &SentRules<u64>, names: Range<u64>) -> u64 {
+        let made = Cell::new(0);
+        for name in names {
+            let make = || {
+                made.set(made.get() + 1);
+                Ok(TokenBucket::new(Rate::per_second(1).unwrap(), name + 1).unwrap().into())
+            };
+            let known = rules.get(&name, |name| *name, make).unwrap();
+            assert_eq!(known.rule.capacity(), name + 1, "the rule of another name");
+        }
+        made.into_inner()
+    }
+
+    #[test]
+    fn a_rule_that_is_sent_again_is_found_in_the_cache() {
+        let rules = sent_rules();
+        assert_eq!((made(&rules, 0..1000), made(&rules, 0..1000)), (1000, 0));
+    }
+
+    #[test]
+    fn rules_that_are_sent_in_turn_are_found_though_the_cache_is_too_small() {
+        let (rules, count) = (sent_rules(), 2 * CAPACITY);
+        made(&rules, 0..count);
+        for round in 0..3 {
+            let made = made(&rules, 0..count);
+            assert!(made < count * 7 / 10, "round {round}: {made} of {count} rules were made again");
+        }
+    }
+
+    #[test]
+    fn rules_that_are_sent_from_now_on_replace_the_earlier_ones() {
+        let rules = sent_rules();
+        made(&rules, 0..2 * CAPACITY);
+        let later = 3 * CAPACITY..3 * CAPACITY + 1000;
+        let last = (0..10 * PLACES).map(|_| made(&rules, later.clone())).last();
+        assert_eq!(last, Some(0));
     }
 }

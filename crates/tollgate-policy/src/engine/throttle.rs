@@ -81,7 +81,7 @@ pub struct CellNumbers {
 
 impl CellNumbers {
     fn known(self, cells: &SentRules<Self>) -> Result<KnownRule, ThrottleError> {
-        cells.get(&self, || Ok((self, self.rule()?)))
+        cells.get(&self, |numbers| *numbers, || self.rule())
     }
 
     fn rule(self) -> Result<Rule, ThrottleError> {
@@ -128,7 +128,7 @@ impl<'a> ThrottleCall<'a> {
             Sent::Rule(sent) => {
                 let rules = &self.engine.throttle[&sent.algorithm];
                 let hash = rules.limiter.ask(sent.key).key_hash();
-                Ok((rules.get(sent.numbers, || sent.made())?, &rules.limiter, hash))
+                Ok((rules.get(sent.numbers, |numbers| numbers.into(), || sent.rule())?, &rules.limiter, hash))
             }
             Sent::Cell(request) => {
                 let cells = &self.engine.cells;
@@ -140,14 +140,13 @@ impl<'a> ThrottleCall<'a> {
 }
 
 impl SentRule<'_> {
-    /// The rule, by its name in the registry of its algorithm.
-    fn made(&self) -> Result<(Box<str>, Rule), ThrottleError> {
+    /// The rule that its numbers make.
+    fn rule(&self) -> Result<Rule, ThrottleError> {
         if self.numbers.len() > LONGEST_NUMBERS {
             let message = format!("a rule of {} bytes: {LONGEST_NUMBERS} are the most", self.numbers.len());
             return Err(ThrottleError::Rule(message));
         }
-        let rule = sent_rule(self.algorithm, self.numbers).map_err(ThrottleError::Rule)?;
-        Ok((self.numbers.into(), rule))
+        sent_rule(self.algorithm, self.numbers).map_err(ThrottleError::Rule)
     }
 }
 
