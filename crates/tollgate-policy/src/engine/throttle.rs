@@ -279,19 +279,16 @@ impl Engine {
         now: Timestamp,
         each: impl FnMut(Decision),
     ) -> Option<()> {
-        let mut rules: SmallVec<[(CellNumbers, RequestRule); BATCH]> = SmallVec::new();
-        let mut rule_of = [0; BATCH];
-        for (i, CellRequest { numbers, .. }) in batch.iter().enumerate() {
-            // Most batches have the same numbers throughout.
-            if rules.last().is_none_or(|(last, _)| last != numbers) {
-                rules.push((*numbers, numbers.known(&self.cells).ok()?.local));
-            }
-            rule_of[i] = rules.len() - 1;
+        // Most batches have the same numbers throughout: one run.
+        let runs = || batch.chunk_by(|one, next| one.numbers == next.numbers);
+        let mut rules: SmallVec<[RequestRule; BATCH]> = SmallVec::new();
+        for run in runs() {
+            rules.push(run[0].numbers.known(&self.cells).ok()?.local);
         }
         let limiter = &self.cells.limiter;
         let mut requests: SmallVec<[Request<'_>; BATCH]> = SmallVec::new();
-        for (CellRequest { key, quantity, .. }, rule) in batch.iter().zip(rule_of) {
-            requests.push(limiter.ask(*key).rule(&rules[rule].1).cost(*quantity));
+        for (run, rule) in runs().zip(&rules) {
+            requests.extend(run.iter().map(|cell| limiter.ask(cell.key).rule(rule).cost(cell.quantity)));
         }
         let mut decisions = [Decision::default(); BATCH];
         let decisions = &mut decisions[..requests.len()];
