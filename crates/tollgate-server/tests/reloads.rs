@@ -1,11 +1,13 @@
-//! A thousand reloads under load: no request is lost, and nobody gains by them.
+//! Reloads under load: no request is lost, and no caller gains by them.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use crate::service::{Client, Service, eventually, json_of};
+use crate::service::{Client, Directory, Service, TOLLGATE, eventually, json_of, pause, timed};
 use serde_json::{Value, json};
-use tollgate_testkit::Random;
+use tollgate_testkit::{Random, waited_for_a_core};
 
 const RELOADS: usize = 1000;
 
@@ -202,4 +204,239 @@ fn what_needs_a_restart_is_told_until_there_was_one() {
         let answer = client.post("/v1/reload", &json!({}));
         assert_eq!(json_of(&answer)["needs_restart"], json!(["listen"]), "{answer:?}");
     }
+}
+
+/// What one reload changes. The kinds come in turn.
+#[derive(Clone, Copy, Debug)]
+enum ReloadKind {
+    Numbers,
+    RenamedLimits,
+    AddedLimits,
+    DroppedLimits,
+    Tenants,
+    TenantsFile,
+    Tiers,
+}
+
+impl ReloadKind {
+    const ALL: [Self; 7] = [
+        Self::Numbers,
+        Self::RenamedLimits,
+        Self::AddedLimits,
+        Self::DroppedLimits,
+        Self::Tenants,
+        Self::TenantsFile,
+        Self::Tiers,
+    ];
+}
+
+/// The contents of the policy and of its tenants file.
+#[derive(Debug)]
+struct Files {
+    burst: u64,
+    generation: u64, // in the names of the limits by path
+    paths: usize,    // each has a limit of its own
+    is_pro_in_policy: bool,
+    is_pro_in_file: bool,
+    pro_burst: u64,
+}
+
+/// The burst of a tenant without a tier of its own.
+const FREE: u64 = 10;
+
+impl Files {
+    const FIRST: Self = Self {
+        burst: 100,
+        generation: 0,
+        paths: 100,
+        is_pro_in_policy: false,
+        is_pro_in_file: false,
+        pro_burst: 1000,
+    };
+
+    fn change(&mut self, kind: ReloadKind) {
+        match kind {
+            ReloadKind::Numbers => self.burst += 1,
+            ReloadKind::RenamedLimits => self.generation += 1,
+            ReloadKind::AddedLimits => self.paths += 10,
+            ReloadKind::DroppedLimits => self.paths -= 10,
+            ReloadKind::Tenants => self.is_pro_in_policy = !self.is_pro_in_policy,
+            ReloadKind::TenantsFile => self.is_pro_in_file = !self.is_pro_in_file,
+            ReloadKind::Tiers => self.pro_burst += 1,
+        }
+    }
+
+    fn name_of_path(&self, path: usize) -> String {
+        format!("path-{}-{path}", self.generation)
+    }
+
+    fn policy(&self) -> String {
+        let Self { burst, pro_burst, .. } = self;
+        let tenants: String = (0..100)
+            .map(|i| format!("  in-policy-{i}: {{ tier: {} }}\n", tier(self.is_pro_in_policy)))
+            .collect();
+        let paths: String = (0..self.paths)
+            .map(|i| {
+                let name = self.name_of_path(i);
+                format!("  - {{ name: {name}, match: {{ path: /p{i} }}, key: [user], token_bucket: {{ rate: 1M/s, burst: 1M }} }}\n")
+            })
+            .collect();
+        format!(
+            "tiers: {{ free: {{}}, pro: {{}}, unused-{pro_burst}: {{}} }}
+default_tier: free
+tenants_file: tenants.csv
+tenants:
+{tenants}limits:
+  - {{ name: numbers, match: {{ path: /numbers }}, key: [user], token_bucket: {{ rate: 1/day, burst: {burst} }} }}
+  - name: tiers
+    match: {{ path: /tiers }}
+    key: [tenant]
+    token_bucket: {{ rate: 1/day, burst: {FREE} }}
+    tiers: {{ pro: {{ burst: {pro_burst} }} }}
+  - {{ name: same, match: {{ path: /same }}, key: [user], token_bucket: {{ rate: 1/day, burst: 10 }} }}
+{paths}"
+        )
+    }
+
+    fn tenants_file(&self) -> String {
+        (0..100).map(|i| format!("in-file-{i},{}\n", tier(self.is_pro_in_file))).collect()
+    }
+
+    /// Requires that the service decides by these files, and that the keys of a limit which no reload touches keep their states.
+    fn require_in_force(&self, client: &mut Client) {
+        let in_force = json_of(&client.get("/v1/limits"));
+        let names: Vec<&Value> =
+            in_force["limits"].as_array().unwrap().iter().map(|limit| &limit["name"]).collect();
+        assert_eq!(
+            (names.len(), names[names.len() - 1]),
+            (3 + self.paths, &json!(self.name_of_path(self.paths - 1)))
+        );
+        assert_eq!(client.remaining("numbers", &[("path", "/numbers"), ("user", "anybody")]), self.burst);
+        for (tenant, is_pro) in [("in-policy-7", self.is_pro_in_policy), ("in-file-7", self.is_pro_in_file)] {
+            let expected = if is_pro { self.pro_burst } else { FREE };
+            assert_eq!(
+                client.remaining("tiers", &[("path", "/tiers"), ("tenant", tenant)]),
+                expected,
+                "{tenant}"
+            );
+        }
+        for (user, remaining) in USERS_OF_SAME {
+            assert_eq!(client.remaining("same", &[("path", "/same"), ("user", user)]), remaining, "{user}");
+        }
+    }
+}
+
+const fn tier(is_pro: bool) -> &'static str {
+    if is_pro { "pro" } else { "free" }
+}
+
+/// Users of the limit that no reload touches, and what remains of their 10 tokens.
+const USERS_OF_SAME: [(&str, u64); 2] = [("spent", 0), ("half", 5)];
+
+/// A request that takes longer is late. So is a nap that ends later than it should, and then the machine is the cause.
+const LATE: Duration = Duration::from_millis(1);
+
+/// A pause of a thread that shows whether the machine stalls.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Repeats an action until it is over. Returns how long each one took, without the time that threads of the service and of the test
+/// waited for a core.
+fn net_times(service: &Service, is_over: &AtomicBool, mut action: impl FnMut()) -> Vec<Duration> {
+    let waited = || waited_for_a_core(service.process.id()) + waited_for_a_core(std::process::id());
+    let (mut times, mut before) = (Vec::new(), waited());
+    while !is_over.load(Ordering::Relaxed) {
+        let (took, ()) = timed(&mut action);
+        let after = waited();
+        times.push(took.saturating_sub(after.saturating_sub(before)));
+        before = after;
+    }
+    times
+}
+
+/// Sends a request. The answer must be the decision by one limit.
+fn send_request(client: &mut Client, random: &mut Random) {
+    let is_spent = random.chance(1, 4);
+    let path = if is_spent { "/same".to_owned() } else { format!("/p{}", random.below(100)) };
+    let reply = client.check(&[("path", &path), ("user", "spent")], None);
+    let limits = reply["limits"].as_array().unwrap().len();
+    assert_eq!((&reply["allowed"], limits), (&json!(!is_spent), 1), "{reply}");
+}
+
+/// The resident memory of the service in bytes.
+fn resident_bytes(service: &Service) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", service.process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+}
+
+/// The number of lines of `/metrics` after every limit by path has decided.
+fn lines_of_metrics(client: &mut Client) -> usize {
+    let check = |path| json!({ "attributes": { "path": format!("/p{path}"), "user": "anybody" } });
+    let checks: Vec<Value> = (0..Files::FIRST.paths).map(check).collect();
+    assert_eq!(client.post("/v1/check", &json!(checks)).status, 200);
+    client.get("/metrics").body.lines().count()
+}
+
+/// Memory that the service may take beyond that of the first round. If each reload left its policy behind, it would be 50 MB.
+const SLACK: usize = 24 << 20;
+
+#[test]
+fn reloads_of_every_kind_delay_no_request_and_leave_nothing_behind() {
+    const ROUNDS: usize = 15; // of all kinds
+    let mut files = Files::FIRST;
+    let directory = Directory::new();
+    directory.write("tenants.csv", &files.tenants_file());
+    let policy =
+        directory.write("tollgate.yaml", &format!("listen: {{ http: '127.0.0.1:0' }}\n{}", files.policy()));
+    let mut command = Command::new(TOLLGATE);
+    // The allocator returns free memory at once, so that the resident memory is the memory in use.
+    command.args(["serve", "--config"]).arg(policy).env("MIMALLOC_PURGE_DELAY", "0");
+    let service = Service::run(directory, &mut command);
+    let mut admin = service.connect();
+    for (user, remaining) in USERS_OF_SAME {
+        let reply = admin.check(&[("path", "/same"), ("user", user)], Some(10 - remaining));
+        assert_eq!(reply["allowed"], true, "{reply}");
+    }
+    // A kind of reload that delays requests delays some of them in most rounds and in every attempt. The machine does not.
+    let (mut attempts, mut lines, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    let is_on_time = |attempts: &[(usize, usize)]| {
+        attempts.iter().any(|(requests, naps)| *requests <= ROUNDS / 2 + 2 * naps)
+    };
+    while attempts.len() < 3 && !is_on_time(&attempts) {
+        let is_over = AtomicBool::new(false);
+        let (requests, naps) = thread::scope(|scope| {
+            let clients = [1, 2].map(|seed| {
+                let (mut client, mut random) = (service.connect(), Random::new(seed));
+                let (service, is_over) = (&service, &is_over);
+                scope.spawn(move || net_times(service, is_over, || send_request(&mut client, &mut random)))
+            });
+            let napping = scope.spawn(|| net_times(&service, &is_over, || pause(NAP)));
+            let over = Over(&is_over);
+            for _ in 0..ROUNDS {
+                for kind in ReloadKind::ALL {
+                    files.change(kind);
+                    match kind {
+                        ReloadKind::TenantsFile => {
+                            service.directory.write("tenants.csv", &files.tenants_file());
+                        }
+                        _ => service.write_policy(&files.policy()),
+                    }
+                    let answer = admin.post("/v1/reload", &json!({}));
+                    assert_eq!(answer.status, 200, "{kind:?}: {answer:?}");
+                    files.require_in_force(&mut admin);
+                }
+                lines.push(lines_of_metrics(&mut admin));
+                memory.push(resident_bytes(&service));
+            }
+            drop(over);
+            (clients.map(|client| client.join().unwrap()).concat(), napping.join().unwrap())
+        });
+        assert!(requests.len() > ROUNDS * ReloadKind::ALL.len(), "{} requests only", requests.len());
+        let late =
+            |times: &[Duration], allowed: Duration| times.iter().filter(|time| **time > allowed).count();
+        attempts.push((late(&requests, LATE), late(&naps, NAP + LATE)));
+    }
+    assert!(is_on_time(&attempts), "late requests and late naps of each attempt: {attempts:?}");
+    assert!(lines.iter().all(|count| *count == lines[0]), "lines of /metrics after each round: {lines:?}");
+    assert!(memory[memory.len() - 1] <= memory[0] + SLACK, "bytes after each round: {memory:?}");
 }
