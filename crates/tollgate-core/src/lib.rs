@@ -71,7 +71,7 @@ pub use max_wait::{MaxWait, Waiting};
 pub use parts::{BucketParts, RuleParts, WaitParts};
 pub use plan::{Action, Charge, Group, Plan, Verdict, decide_all, decide_each};
 pub use rate::Rate;
-pub use rule::{Rule, State};
+pub use rule::{Rule, State, StateView};
 pub use sliding_counter::{Counts, Mode, SlidingCounter};
 pub use sliding_log::{Log, SlidingLog};
 pub use time::{Nanos, Timestamp};

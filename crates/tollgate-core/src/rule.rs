@@ -2,10 +2,12 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 mod pace;
+mod state_view;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub use self::state_view::StateView;
 use crate::bucket::Holds as _;
 use crate::{
     Algorithm, BurstCredits, Concurrency, Counts, Credits, Decision, FixedWindow, LeakyBucket, Log, MaxWait,
@@ -283,7 +285,7 @@ impl Rule {
     /// ```
     pub fn heap_growth(&self, state: &State, cost: u64) -> usize {
         match self {
-            Self::SlidingLog(rule) => read(state, |log| rule.heap_growth(log, cost)),
+            Self::SlidingLog(rule) => read(state, |log: &Log| rule.heap_growth(log, cost)),
             Self::SlidingCounter(rule) => read(state, |counts| rule.heap_growth(counts)),
             Self::TokenBucketMaxWait(_) | Self::LeakyBucketMaxWait(_) => read(state, Waiting::heap_growth),
             Self::Concurrency(_) => read(state, Permits::heap_growth),
@@ -303,7 +305,7 @@ impl Rule {
     /// ```
     pub fn heap_growth_in_full(&self, state: &State, cost: u64) -> usize {
         match self {
-            Self::SlidingLog(rule) => read(state, |log| rule.heap_growth_in_full(log, cost)),
+            Self::SlidingLog(rule) => read(state, |log: &Log| rule.heap_growth_in_full(log, cost)),
             Self::TokenBucketMaxWait(_) | Self::LeakyBucketMaxWait(_) | Self::Concurrency(_) => 0,
             Self::TokenBucket(_)
             | Self::LeakyBucket(_)
@@ -505,9 +507,7 @@ impl Rule {
             // Both count what passed in a window. What was counted counts as made now: later than it was, never earlier.
             (Self::SlidingLog(_), Self::SlidingCounter(_))
             | (Self::SlidingCounter(_), Self::SlidingLog(_)) => {
-                let used = old.capacity() - old.status(state, now).remaining.min(old.capacity());
-                *state = State::Unused;
-                self.spend(state, PermitId(0), used.min(self.capacity()), now);
+                *state = self.with_units_of(old, state, now);
             }
             (
                 Self::TokenBucket(_)
@@ -522,6 +522,19 @@ impl Rule {
                 _,
             ) => *state = State::Unused,
         }
+    }
+
+    /// The units that count under `old`, as far as this rule can count them.
+    fn units_to_take_over(&self, old: &Self, state: &State, now: Timestamp) -> u64 {
+        let used = old.capacity() - old.status(state, now).remaining.min(old.capacity());
+        used.min(self.capacity())
+    }
+
+    /// A state with the units that count under `old`, charged now.
+    fn with_units_of(&self, old: &Self, state: &State, now: Timestamp) -> State {
+        let mut new = State::Unused;
+        self.spend(&mut new, PermitId(0), self.units_to_take_over(old, state, now), now);
+        new
     }
 }
 

@@ -1,8 +1,13 @@
 //! Sliding window, exact: the time of every admitted unit is kept.
 
+mod converted;
+
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
+pub(crate) use self::converted::ConvertedLog;
+use self::converted::{Conversion, Entries};
 use crate::adaptive::Pace;
 use crate::fixed_window::checked_window;
 use crate::{Algorithm, Nanos, Outcome, RuleError, RuleParts, Status, Timestamp};
@@ -100,13 +105,6 @@ impl Log {
     pub fn heap_bytes(&self) -> usize {
         self.allocated() * size_of::<Timestamp>()
     }
-
-    /// The time a request is decided at: one that is stamped before the newest entry counts as made
-    /// with it, or the log would lose its order and a clock stepping back would gain room.
-    #[inline]
-    fn effective(&self, now: Timestamp) -> Timestamp {
-        self.times.back().map_or(now, |&newest| newest.max(now))
-    }
 }
 
 impl SlidingLog {
@@ -153,20 +151,18 @@ impl SlidingLog {
 
     /// How many entries count at `now`.
     #[inline]
-    fn counted(&self, log: &Log, now: Timestamp) -> usize {
+    fn counted(&self, log: &impl Entries, now: Timestamp) -> usize {
         log.len() - self.left(log, log.effective(now))
     }
 
-    /// How many entries no longer count. They are in order, so a binary search finds it; most often
-    /// the oldest still counts and none is needed.
+    /// How many entries no longer count. Entries are in order, so a binary search finds the number. Most often the
+    /// oldest entry still counts, and no search is needed.
     #[inline]
-    fn left(&self, log: &Log, now: Timestamp) -> usize {
-        match log.times.front() {
-            Some(&oldest) if self.has_left(oldest, now) => {
-                log.times.partition_point(|&entry| self.has_left(entry, now))
-            }
-            _ => 0,
+    fn left(&self, log: &impl Entries, now: Timestamp) -> usize {
+        if log.len() == 0 || !self.has_left(log.get(0), now) {
+            return 0;
         }
+        log.partition_point(|entry| self.has_left(entry, now))
     }
 
     /// Makes room for `cost` more entries, at most `limit` in all, doubling so that it is seldom done.
@@ -188,22 +184,80 @@ impl SlidingLog {
     }
 
     /// Bytes on the heap that a charge may add.
-    pub(crate) fn heap_growth(&self, log: &Log, cost: u64) -> usize {
+    pub(crate) fn heap_growth(&self, log: &impl Entries, cost: u64) -> usize {
         growth(log, cost, self.limit)
     }
 
     /// Bytes on the heap that a charge in full may add.
-    pub(crate) fn heap_growth_in_full(&self, log: &Log, cost: u64) -> usize {
+    pub(crate) fn heap_growth_in_full(&self, log: &impl Entries, cost: u64) -> usize {
         growth(log, cost, self.most_in_full())
+    }
+
+    /// [`Algorithm::test`], of a log or of a converted one.
+    #[inline]
+    pub(crate) fn test_entries(&self, log: &impl Entries, cost: u64, now: Timestamp) -> Outcome {
+        if cost > self.capacity() {
+            return Outcome::NEVER;
+        }
+        if cost == 0 {
+            return Outcome::ALLOW;
+        }
+        // The last of the oldest entries that must have left for the cost to fit.
+        let Some(last) = (log.len() as u64 + cost).checked_sub(self.capacity() + 1) else {
+            return Outcome::ALLOW;
+        };
+        let entry = log.get(last as usize);
+        if self.has_left(entry, log.effective(now)) {
+            return Outcome::ALLOW;
+        }
+        Outcome::deny_for(entry.after(self.window).since(now))
+    }
+
+    /// [`Algorithm::test_in_full`], of a log or of a converted one.
+    pub(crate) fn test_entries_in_full(&self, log: &impl Entries, cost: u64, now: Timestamp) -> Outcome {
+        let over = self.counted(log, now).saturating_sub(self.limit);
+        if cost > 0 || over == 0 {
+            return self.test_entries(log, cost, now);
+        }
+        let last = log.get(log.len() - self.limit - 1); // the newest of those that must have left
+        Outcome::deny_for(last.after(self.window).since(now))
+    }
+
+    /// [`Algorithm::status`], of a log or of a converted one.
+    #[inline]
+    pub(crate) fn status_of_entries(&self, log: &impl Entries, now: Timestamp) -> Status {
+        let counted = self.counted(log, now);
+        let newest = log.newest().filter(|_| counted > 0);
+        Status {
+            remaining: self.limit.saturating_sub(counted) as u64,
+            reset_after: newest.map_or(Nanos::ZERO, |newest| newest.after(self.window).since(now)),
+        }
+    }
+
+    /// The places of the entries that [`Algorithm::refund`] removes.
+    pub(crate) fn refundable(
+        &self,
+        log: &impl Entries,
+        cost: u64,
+        charged: Timestamp,
+        now: Timestamp,
+    ) -> Range<usize> {
+        if self.has_left(charged, log.effective(now)) {
+            return 0..0;
+        }
+        let first = log.partition_point(|entry| entry < charged);
+        let after = log.partition_point(|entry| entry <= charged);
+        let given = usize::try_from(cost).map_or(after - first, |cost| cost.min(after - first));
+        after - given..after
     }
 }
 
 /// The capacity to allocate for `needed` entries: at least twice the present one, and at most `most`.
-fn wanted(log: &Log, needed: usize, most: usize) -> usize {
+fn wanted(log: &impl Entries, needed: usize, most: usize) -> usize {
     needed.max(2 * log.allocated()).min(most)
 }
 
-fn growth(log: &Log, cost: u64, most: usize) -> usize {
+fn growth(log: &impl Entries, cost: u64, most: usize) -> usize {
     let needed = log.len().saturating_add(cost as usize);
     if needed <= log.allocated() {
         return 0;
@@ -221,21 +275,7 @@ impl Algorithm for SlidingLog {
 
     #[inline]
     fn test(&self, log: &Log, cost: u64, now: Timestamp) -> Outcome {
-        if cost > self.capacity() {
-            return Outcome::NEVER;
-        }
-        if cost == 0 {
-            return Outcome::ALLOW;
-        }
-        // The last of the oldest entries that must have left for the cost to fit.
-        let Some(last) = (log.len() as u64 + cost).checked_sub(self.capacity() + 1) else {
-            return Outcome::ALLOW;
-        };
-        let entry = log.times[last as usize];
-        if self.has_left(entry, log.effective(now)) {
-            return Outcome::ALLOW;
-        }
-        Outcome::deny_for(entry.after(self.window).since(now))
+        self.test_entries(log, cost, now)
     }
 
     #[inline]
@@ -249,12 +289,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn test_in_full(&self, log: &Log, cost: u64, now: Timestamp) -> Outcome {
-        let over = self.counted(log, now).saturating_sub(self.limit);
-        if cost > 0 || over == 0 {
-            return self.test(log, cost, now);
-        }
-        let last = log.times[log.len() - self.limit - 1]; // the newest of those that must have left
-        Outcome::deny_for(last.after(self.window).since(now))
+        self.test_entries_in_full(log, cost, now)
     }
 
     fn spend_in_full(&self, log: &mut Log, cost: u64, now: Timestamp) {
@@ -267,48 +302,35 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    /// Strikes up to `cost` entries that are stamped `charged` and still count. Nothing for a charge that was
-    /// logged later than it was stamped, by a clock that had stepped back, or moved when the window shrank.
+    /// Removes up to `cost` entries that have the time `charged` and still count. It finds nothing if the charge was
+    /// logged at another time: after the clock had stepped back, or before a shorter window moved the entries.
     ///
-    /// It takes a binary search and, unless they are the newest or the oldest, moves the entries beside them.
+    /// It takes a binary search. It moves the entries on one side, except if the removed ones are the newest or the oldest.
     fn refund(&self, log: &mut Log, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
-        if self.has_left(charged, log.effective(now)) {
+        let places = self.refundable(log, cost, charged, now);
+        if places.is_empty() {
             return 0;
         }
-        let first = log.times.partition_point(|&entry| entry < charged);
-        let after = log.times.partition_point(|&entry| entry <= charged);
-        let given = cost.min((after - first) as u64);
-        if given == 0 {
-            return 0;
-        }
+        let given = places.len() as u64;
         // With the newest gone, a clock that steps back would count again what had left by then.
         let left = self.left(log, log.effective(charged));
-        log.times.drain(after - given as usize..after);
+        log.times.drain(places);
         log.times.drain(..left);
         given
     }
 
     #[inline]
     fn status(&self, log: &Log, now: Timestamp) -> Status {
-        let counted = self.counted(log, now);
-        let newest = log.times.back().filter(|_| counted > 0);
-        Status {
-            remaining: self.limit.saturating_sub(counted) as u64,
-            reset_after: newest.map_or(Nanos::ZERO, |&newest| newest.after(self.window).since(now)),
-        }
+        self.status_of_entries(log, now)
     }
 
     /// What counted still counts. Where the window shrinks, entries keep their place in it instead of
     /// their age, or all that is older than the new window would be forgiven at once.
     fn convert(&self, old: &Self, log: &mut Log, now: Timestamp) {
-        log.times.drain(..log.len() - old.counted(log, now));
-        if self.window < old.window {
-            let now = log.effective(now);
-            for entry in &mut log.times {
-                let age = u128::from(now.since(*entry).get()) * u128::from(self.window.get())
-                    / u128::from(old.window.get());
-                *entry = Timestamp::from_nanos(now.as_nanos() - age as u64); // below the old age, so it fits
-            }
+        let conversion = Conversion::new(self, old, log, now);
+        log.times.drain(..conversion.left);
+        if let Some(scale) = conversion.scale {
+            log.times.iter_mut().for_each(|entry| *entry = scale.moved(*entry));
         }
         log.times.shrink_to(self.limit);
     }

@@ -103,9 +103,9 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         what: "logging a request at the earlier time of a clock that stepped back",
-        file: "crates/tollgate-core/src/sliding_log.rs",
-        right: "self.times.back().map_or(now, |&newest| newest.max(now))",
-        wrong: "self.times.back().map_or(now, |_| now)",
+        file: "crates/tollgate-core/src/sliding_log/converted.rs",
+        right: "self.newest().map_or(now, |newest| newest.max(now))",
+        wrong: "self.newest().map_or(now, |_| now)",
         caught_by: "sliding_log::tests::sl_6_clock_steps_back",
     },
     Mistake {
@@ -237,8 +237,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         what: "forgetting what a limit that is lowered had let through",
         file: "crates/tollgate-core/src/sliding_log.rs",
-        right: "log.times.drain(..log.len() - old.counted(log, now));",
-        wrong: "log.times.drain(..log.len() - old.counted(log, now).min(self.limit));",
+        right: "log.times.drain(..conversion.left);",
+        wrong: "log.times.drain(..conversion.left.max(log.len().saturating_sub(self.limit)));",
         caught_by: "sliding_log::tests::a_limit_lowered_and_raised_again_forgives_nothing",
     },
     Mistake {

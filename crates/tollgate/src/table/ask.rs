@@ -1,6 +1,6 @@
 //! What a request asks of one key.
 
-use tollgate_core::{Action, Group, Outcome, PermitId, Rule, State, Timestamp};
+use tollgate_core::{Action, Group, Outcome, PermitId, Rule, State, StateView, Timestamp};
 
 use super::HeldSlot;
 use super::paced::Paced;
@@ -54,7 +54,12 @@ impl Ask<'_> {
     }
 
     #[inline]
-    pub(super) fn test(&self, rule: &Paced<'_>, state: &State, now: Timestamp) -> Outcome {
+    pub(super) fn test<'s>(
+        &self,
+        rule: &Paced<'_>,
+        state: impl Into<StateView<'s>>,
+        now: Timestamp,
+    ) -> Outcome {
         if self.is_denied {
             return self.action.test_denied(self.cost, rule.status(state, now));
         }
@@ -76,11 +81,12 @@ impl Ask<'_> {
 
     /// The most bytes that a charge adds to a state.
     #[inline]
-    pub(super) fn heap_growth(&self, rule: &Rule, state: &State) -> usize {
+    pub(super) fn heap_growth<'s>(&self, rule: &Rule, state: impl Into<StateView<'s>>) -> usize {
+        let state = state.into();
         if self.action == Action::ChargeInFull {
-            rule.heap_growth_in_full(state, self.cost)
+            state.heap_growth_in_full(rule, self.cost)
         } else {
-            rule.heap_growth(state, self.cost)
+            state.heap_growth(rule, self.cost)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A rule at the pace of its shed class.
 
 use tollgate_core::adaptive::VirtualClock;
-use tollgate_core::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Timestamp};
+use tollgate_core::{Decision, Nanos, Outcome, PermitId, Retry, Rule, State, StateView, Status, Timestamp};
 
 /// A rule as it is decided by at the pace of its class. Times and waits are those of the real clock here; a schedule
 /// is kept by the clock of its class.
@@ -20,8 +20,8 @@ impl Paced<'_> {
     }
 
     #[inline]
-    pub(crate) fn test(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
-        self.really(self.rule().test(state, cost, self.time(now)), cost, now)
+    pub(crate) fn test<'s>(&self, state: impl Into<StateView<'s>>, cost: u64, now: Timestamp) -> Outcome {
+        self.really(state.into().test(self.rule(), cost, self.time(now)), cost, now)
     }
 
     #[inline]
@@ -30,8 +30,13 @@ impl Paced<'_> {
     }
 
     /// [`test`](Self::test) of a request whose whole cost is charged in any case.
-    pub(crate) fn test_in_full(&self, state: &State, cost: u64, now: Timestamp) -> Outcome {
-        self.really(self.rule().test_in_full(state, cost, self.time(now)), cost, now)
+    pub(crate) fn test_in_full<'s>(
+        &self,
+        state: impl Into<StateView<'s>>,
+        cost: u64,
+        now: Timestamp,
+    ) -> Outcome {
+        self.really(state.into().test_in_full(self.rule(), cost, self.time(now)), cost, now)
     }
 
     /// [`spend`](Self::spend), also beyond the limit.
@@ -48,8 +53,8 @@ impl Paced<'_> {
     }
 
     #[inline]
-    pub(crate) fn status(&self, state: &State, now: Timestamp) -> Status {
-        self.really_status(self.rule().status(state, self.time(now)), now)
+    pub(crate) fn status<'s>(&self, state: impl Into<StateView<'s>>, now: Timestamp) -> Status {
+        self.really_status(state.into().status(self.rule(), self.time(now)), now)
     }
 
     #[inline]
@@ -59,8 +64,23 @@ impl Paced<'_> {
 
     /// A charge is taken to be as old as it can be where the pace has changed since: too old, rather than too young.
     pub(crate) fn refund(&self, state: &mut State, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
-        let charged = self.clock.map_or(charged, |clock| clock.at_earliest(charged));
-        self.rule().refund(state, cost, charged, self.time(now))
+        self.rule().refund(state, cost, self.earliest(charged), self.time(now))
+    }
+
+    /// The units that [`refund`](Self::refund) would give back.
+    pub(crate) fn refundable(
+        &self,
+        state: StateView<'_>,
+        cost: u64,
+        charged: Timestamp,
+        now: Timestamp,
+    ) -> u64 {
+        state.refundable(self.rule(), cost, self.earliest(charged), self.time(now))
+    }
+
+    /// The earliest time that the clock of the class can have shown at `charged`.
+    fn earliest(&self, charged: Timestamp) -> Timestamp {
+        self.clock.map_or(charged, |clock| clock.at_earliest(charged))
     }
 
     /// Gives up a place whose turn has not come, and returns by how much those behind it go sooner.
@@ -84,6 +104,17 @@ impl Paced<'_> {
             old.full.carry(state, from, to);
         }
         self.full.convert(old.full, state, to);
+    }
+
+    /// The state as [`convert`](Self::convert) would leave it. Large states are not copied.
+    pub(crate) fn view<'s>(&self, old: &Self, state: &'s State, now: Timestamp) -> StateView<'s> {
+        let (from, to) = (old.time(now), self.time(now));
+        if from == to || !old.full.has_schedule() {
+            return self.full.view(old.full, state, to);
+        }
+        let mut copy = state.clone();
+        self.convert(old, &mut copy, now);
+        copy.into()
     }
 
     /// The time it is decided at.

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Action, Algorithm, Decision, Group, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp,
+    Action, Algorithm, Decision, Group, Nanos, Outcome, PermitId, Retry, Rule, State, StateView, Status, Tat,
+    Timestamp,
 };
 
 use self::room::Room;
@@ -306,8 +307,7 @@ impl Shard {
         let rule = self.rules.paced(ask.number);
         // Under other numbers than it was charged by, a key that gets nothing back stays as it is.
         if slot.rule() != ask.number
-            && self.read_as(ask, slot, now, |state| rule.refund(&mut state.clone(), ask.cost, charged, now))
-                == 0
+            && self.read_as(ask, slot, now, |state| rule.refundable(state, ask.cost, charged, now)) == 0
         {
             return 0;
         }
@@ -425,17 +425,21 @@ impl Shard {
         self.segments.bytes() + self.slab.bytes() + self.rules.bytes()
     }
 
-    /// Reads a key's state as it stands under the rule in force. One that was last charged by another rule is carried
-    /// over in a copy: nothing but a charge, or a refund, changes a key.
+    /// Reads a key's state as it stands under the rule in force. If another rule charged the key last, the reader gets the
+    /// state as a conversion would leave it. The key itself stays as it is.
     #[inline]
-    fn read_as<T>(&self, ask: &Ask<'_>, slot: &Slot, now: Timestamp, reader: impl FnOnce(&State) -> T) -> T {
+    fn read_as<T>(
+        &self,
+        ask: &Ask<'_>,
+        slot: &Slot,
+        now: Timestamp,
+        reader: impl FnOnce(StateView<'_>) -> T,
+    ) -> T {
         if slot.rule() == ask.number {
-            return read(&self.slab, slot, self.rules.get(ask.number), reader);
+            return read(&self.slab, slot, self.rules.get(ask.number), |state| reader(state.into()));
         }
         let (old, new) = (self.rules.paced(slot.rule()), self.rules.paced(ask.number));
-        let mut state = read(&self.slab, slot, old.full, Clone::clone);
-        new.convert(&old, &mut state, now);
-        reader(&state)
+        read(&self.slab, slot, old.full, |state| reader(new.view(&old, state, now)))
     }
 
     /// Brings a key that was last charged by another rule of its limiter under the one in force.
@@ -444,7 +448,10 @@ impl Shard {
         let number = ask.number;
         let Some(slot) = segments.find_mut(ask.hash).filter(|slot| slot.rule() != number) else { return };
         let (old, new) = (rules.paced(slot.rule()), rules.paced(number));
-        let mut state = read(slab, slot, old.full, Clone::clone);
+        let mut state = match is_word(old.full) {
+            true => State::Bucket(Tat::from_bits(slot.word)),
+            false => slab.edit(slot.word, std::mem::take),
+        };
         new.convert(&old, &mut state, now);
         let is_word = is_word(new.full);
         free(slab, rules, slot);

@@ -72,7 +72,8 @@ pub(crate) fn changed_log(report: &mut Report) {
             report.add(what, grouped(count), first / 1000.0, "us CPU", "");
             let each = cpu_per_call(Duration::from_millis(50), denied);
             let what = format!("a full log that {change}: each later denied request");
-            report.add(what, grouped(count), each / 1000.0, "us CPU", "converted once");
+            let wanted = if is_tier { "O(log n)" } else { "converted once" };
+            report.add(what, grouped(count), each / 1000.0, "us CPU", wanted);
         }
     }
 }

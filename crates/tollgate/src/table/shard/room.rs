@@ -1,6 +1,6 @@
 //! Whether a shard has room for what a request would add, and who makes way if not.
 
-use tollgate_core::{Nanos, Rule, State, Timestamp};
+use tollgate_core::{Nanos, Rule, State, StateView, Timestamp};
 
 use super::{Ask, Shard, is_abandoned, is_word, read};
 use crate::WhenFull;
@@ -123,7 +123,8 @@ impl Shard {
                     return adds;
                 }
                 // It moves to a new place, and may keep more there.
-                let most = |state: &State| state.heap_bytes().saturating_add(ask.heap_growth(rule, state));
+                let most =
+                    |state: StateView<'_>| state.heap_bytes().saturating_add(ask.heap_growth(rule, state));
                 self.read_as(ask, slot, now, most).saturating_add(self.slab.growth() + adds)
             }
             None => {
