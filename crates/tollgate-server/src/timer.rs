@@ -1,16 +1,17 @@
 //! The timer of delayed requests.
 //!
 //! The timers of tokio are exact to a millisecond or two, and each wakes a thread twice. A timer of the kernel is exact, and arming it
-//! is one system call. Most of the processor time of a delayed request is for waking a thread, so at high rates several requests go
+//! is one system call. Most of the processor time of a delayed request is for waking threads. So at high rates several requests go
 //! together: see "Delayed requests" in docs/design.md.
 
 use std::time::Duration;
 
-/// Makes futures that end after a time. Only the last that was made counts.
+/// Makes futures that end when the next delayed requests go. Each call gets the time until the next turn. Only the last future
+/// counts.
 #[cfg(target_os = "linux")]
 pub(crate) fn delay_timer() -> impl FnMut(Duration) -> linux::Sleep + Send + use<> {
     let timer = linux::Timer::new();
-    move |span| timer.sleep(span.max(SHORTEST))
+    move |until_turn| timer.sleep(until_group(until_turn))
 }
 
 /// Makes futures that end after a time.
@@ -19,10 +20,18 @@ pub(crate) fn delay_timer() -> impl FnMut(Duration) -> tokio::time::Sleep + Send
     tokio::time::sleep
 }
 
-/// The shortest time that the timer is set to. Requests that come due before it ends go together when it ends, or
-/// when the service decides another request (`DelayQueue::wake_due`).
-#[cfg(target_os = "linux")]
-const SHORTEST: Duration = Duration::from_millis(4);
+/// The time by which the timer makes a request late, at most.
+#[cfg(any(target_os = "linux", test))]
+const MOST_LATE: Duration = Duration::from_millis(4);
+
+/// The time until a group of requests goes, from the time until the first of them has its turn.
+///
+/// If turns come close together, the timer waits for as many of them as it may. A turn that is further away has its own
+/// wake-up, in time. The server also wakes delayed requests whenever it decides another request (`DelayQueue::wake_due`).
+#[cfg(any(target_os = "linux", test))]
+fn until_group(until_turn: Duration) -> Duration {
+    if until_turn < MOST_LATE { until_turn + MOST_LATE } else { until_turn }
+}
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -94,6 +103,47 @@ mod linux {
                 }
                 Either::Right(sleep) => sleep.as_mut().poll(context),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The requests of each group, and the most that the timer made one late, for turns at even distances. The last group may be
+    /// smaller and is left out. `delay` is the time that the timer itself takes longer.
+    fn groups(gap: Duration, delay: Duration) -> (Vec<usize>, Duration) {
+        const TURNS: u32 = 1000;
+        let (mut now, mut first, mut groups, mut most_late) = (Duration::ZERO, 1, Vec::new(), Duration::ZERO);
+        while first <= TURNS {
+            now += until_group((gap * first).saturating_sub(now)) + delay;
+            most_late = most_late.max(now - gap * first);
+            groups.push((first..=TURNS).take_while(|turn| gap * *turn <= now).count());
+            first += groups[groups.len() - 1] as u32;
+        }
+        groups.pop();
+        (groups, most_late - delay)
+    }
+
+    #[test]
+    fn close_turns_go_in_groups_and_at_most_4_ms_late() {
+        for (micros, size) in [(3000, 2), (2000, 3), (1000, 5), (500, 9), (100, 41)] {
+            for delay in [0, 60] {
+                let (found, late) = groups(Duration::from_micros(micros), Duration::from_micros(delay));
+                let at = format!("every {micros} us, timer {delay} us late: {found:?}");
+                assert!(found.iter().all(|found| *found == size), "{at}");
+                assert_eq!(late, MOST_LATE, "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn distant_turns_go_alone_and_in_time() {
+        for micros in [4100, 5000, 10_000] {
+            let (found, late) = groups(Duration::from_micros(micros), Duration::from_micros(60));
+            assert!(found.iter().all(|found| *found == 1), "every {micros} us: {found:?}");
+            assert_eq!(late, Duration::ZERO, "every {micros} us");
         }
     }
 }

@@ -370,12 +370,19 @@ const CLIENTS: u32 = 16;
 pub(crate) fn leaky_queue(report: &mut Report) {
     let backend = application();
     let directory = Directory::new();
-    for rate in [500, 1000, 2000] {
-        for (what, limit) in [
-            ("leaky queue in the gateway", format!("leaky_bucket: {{ rate: {rate}/s, queue: 1000 }}")),
-            ("peer: the gateway without a queue, requests at the same pace", BUCKET.to_owned()),
+    // The queue lets as many requests go together.
+    for (rate, group) in [(500, 3), (1000, 5), (2000, 9)] {
+        let queue = format!("leaky_bucket: {{ rate: {rate}/s, queue: 1000 }}");
+        let arrival = |group| Some(Arrival { pace: Duration::from_secs(1) * CLIENTS / rate, group });
+        for (what, limit, arrival) in [
+            ("leaky queue in the gateway", queue.as_str(), None),
+            ("peer: the gateway without a queue, requests at the same pace", BUCKET, arrival(1)),
+            (
+                "peer: the gateway without a queue, requests at the same pace in groups of the queue's size",
+                BUCKET,
+                arrival(group),
+            ),
         ] {
-            let is_paced = !limit.starts_with("leaky");
             let policy = format!(
                 "listen: {{ http: '127.0.0.1:0', gateway: '127.0.0.1:0' }}\ngateway: {{ upstream: 'http://{backend}' }}\n\
                  limits: [{{ name: all, key: [], {limit} }}]\n"
@@ -383,15 +390,9 @@ pub(crate) fn leaky_queue(report: &mut Report) {
             let policy = directory.write("tollgate.yaml", policy);
             let (mut server, _) = Server::start(&report.tollgate, &policy, None).expect("no fault");
             let address = server.next_address().expect("the gateway listens");
-            let pace = is_paced.then(|| Duration::from_secs(1) * CLIENTS / rate);
-            let micros = gateway_micros(&server, address, pace);
-            report.add(
-                what,
-                format!("{rate} requests/s"),
-                micros,
-                "us CPU per request",
-                if is_paced { "" } else { "30" },
-            );
+            let wanted = if arrival.is_none() { "30" } else { "" };
+            let micros = gateway_micros(&server, address, arrival);
+            report.add(what, format!("{rate} requests/s"), micros, "us CPU per request", wanted);
         }
     }
 }
@@ -407,17 +408,25 @@ fn least_per_count(server: &Server, counter: &AtomicU64) -> f64 {
     span().min(span()).min(span())
 }
 
+/// When clients send their requests.
+#[derive(Clone, Copy)]
+struct Arrival {
+    pace: Duration, // between two requests of one client
+    group: u32,     // clients that send together
+}
+
 /// Microseconds of the gateway's processor time per request. Each client sends its next request at its pace, or after the answer.
-fn gateway_micros(server: &Server, address: SocketAddr, pace: Option<Duration>) -> f64 {
+fn gateway_micros(server: &Server, address: SocketAddr, arrival: Option<Arrival>) -> f64 {
     let (served, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let begin = now();
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
             let (served, is_over) = (&served, &is_over);
             scope.spawn(move || {
                 let mut http = Http::connect(address);
-                let start = now() + pace.unwrap_or_default() * client / CLIENTS;
                 for turn in 0_u32.. {
-                    if let Some(pace) = pace {
+                    if let Some(Arrival { pace, group }) = arrival {
+                        let start = begin + pace * (client / group * group) / CLIENTS;
                         pause((start + pace * turn).saturating_duration_since(now()));
                     }
                     if is_over.load(Relaxed) {
