@@ -14,11 +14,17 @@ const MOST_ENTRIES: usize = 8;
 /// The most digits of a number. All numbers of this length fit into a `u64`.
 const MOST_DIGITS: usize = 19;
 
+/// The longest text, in bytes. YAML allows no more characters from the start of a key to its colon.
+const LONGEST: usize = 1024;
+
 /// Reads one JSON object. Its names are different strings of the characters `a` to `z` and `_`. Its values are strings and
 /// whole numbers from 0. Strings consist of printable ASCII characters, and `\/` is their only escape.
 ///
 /// Returns `None` for any other text: it may be valid or not, which the YAML parser decides.
 pub(super) fn parse(source: &str) -> Option<Node> {
+    if source.len() > LONGEST {
+        return None;
+    }
     let mut scanner = Scanner { source, at: 0 };
     let mut entries: Vec<(Node, Node)> = Vec::with_capacity(4);
     scanner.skip_blanks();

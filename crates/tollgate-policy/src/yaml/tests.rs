@@ -168,6 +168,14 @@ fn usual_json_objects_take_the_fast_path() {
 }
 
 #[test]
+fn a_key_that_is_too_long_for_yaml_is_refused() {
+    for source in [format!("{{\"{}\":1}}", "a".repeat(1030)), format!("{{\"a\"{}:1}}", " ".repeat(1030))] {
+        assert!(parse_as_yaml(&source).is_err());
+        assert_eq!(flat_json::parse(&source), None);
+    }
+}
+
+#[test]
 fn unusual_json_objects_take_the_path_of_yaml() {
     let many: Vec<String> = ('a'..'k').map(|name| format!("\"{name}\":1")).collect();
     for source in [

@@ -234,8 +234,8 @@ impl Segments {
     pub(crate) fn around(&self, hash: u64) -> impl Iterator<Item = &Slot> {
         let segment = &self.segments[self.place(hash)];
         let (before, after) = segment.slots.split_at(segment.start(hash));
-        let slots = after.iter().chain(before).map(|slot| self.current(slot));
-        slots.inspect(|_| self.touch(1)).filter(|slot| !slot.is_vacant())
+        let slots = after.iter().chain(before).inspect(|_| self.touch(1));
+        slots.filter(|slot| !slot.is_vacant()).map(|slot| self.current(slot))
     }
 
     /// A slot, or the front if that is its copy.
