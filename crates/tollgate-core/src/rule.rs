@@ -524,13 +524,13 @@ impl Rule {
         }
     }
 
-    /// The units that count under `old`, as far as this rule can count them.
+    /// The units that count under `old`, at most the capacity of this rule.
     fn units_to_take_over(&self, old: &Self, state: &State, now: Timestamp) -> u64 {
         let used = old.capacity() - old.status(state, now).remaining.min(old.capacity());
         used.min(self.capacity())
     }
 
-    /// A state with the units that count under `old`, charged now.
+    /// A state of this rule to which the units that count under `old` are charged now.
     fn with_units_of(&self, old: &Self, state: &State, now: Timestamp) -> State {
         let mut new = State::Unused;
         self.spend(&mut new, PermitId(0), self.units_to_take_over(old, state, now), now);

@@ -193,7 +193,7 @@ impl SlidingLog {
         growth(log, cost, self.most_in_full())
     }
 
-    /// [`Algorithm::test`], of a log or of a converted one.
+    /// [`Algorithm::test`] of a log or a converted log.
     #[inline]
     pub(crate) fn test_entries(&self, log: &impl Entries, cost: u64, now: Timestamp) -> Outcome {
         if cost > self.capacity() {
@@ -213,17 +213,17 @@ impl SlidingLog {
         Outcome::deny_for(entry.after(self.window).since(now))
     }
 
-    /// [`Algorithm::test_in_full`], of a log or of a converted one.
+    /// [`Algorithm::test_in_full`] of a log or a converted log.
     pub(crate) fn test_entries_in_full(&self, log: &impl Entries, cost: u64, now: Timestamp) -> Outcome {
         let over = self.counted(log, now).saturating_sub(self.limit);
         if cost > 0 || over == 0 {
             return self.test_entries(log, cost, now);
         }
-        let last = log.get(log.len() - self.limit - 1); // the newest of those that must have left
+        let last = log.get(log.len() - self.limit - 1); // the newest of the entries that must have left
         Outcome::deny_for(last.after(self.window).since(now))
     }
 
-    /// [`Algorithm::status`], of a log or of a converted one.
+    /// [`Algorithm::status`] of a log or a converted log.
     #[inline]
     pub(crate) fn status_of_entries(&self, log: &impl Entries, now: Timestamp) -> Status {
         let counted = self.counted(log, now);
@@ -234,7 +234,7 @@ impl SlidingLog {
         }
     }
 
-    /// The places of the entries that [`Algorithm::refund`] removes.
+    /// The places of the entries that [`Algorithm::refund`] would remove.
     pub(crate) fn refundable(
         &self,
         log: &impl Entries,
@@ -302,10 +302,11 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    /// Removes up to `cost` entries that have the time `charged` and still count. It finds nothing if the charge was
-    /// logged at another time: after the clock had stepped back, or before a shorter window moved the entries.
+    /// Removes up to `cost` entries that have the time `charged` and still count. It removes nothing if the charge has
+    /// another time in the log: because the clock had stepped back, or because a shorter window moved the entries.
     ///
-    /// It takes a binary search. It moves the entries on one side, except if the removed ones are the newest or the oldest.
+    /// A binary search finds the entries. Then the entries on one side of them move, except if the removed entries are
+    /// the newest or the oldest.
     fn refund(&self, log: &mut Log, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
         let places = self.refundable(log, cost, charged, now);
         if places.is_empty() {
@@ -330,7 +331,7 @@ impl Algorithm for SlidingLog {
         let conversion = Conversion::new(self, old, log, now);
         log.times.drain(..conversion.left);
         if let Some(scale) = conversion.scale {
-            log.times.iter_mut().for_each(|entry| *entry = scale.moved(*entry));
+            log.times.iter_mut().for_each(|entry| *entry = scale.apply(*entry));
         }
         log.times.shrink_to(self.limit);
     }

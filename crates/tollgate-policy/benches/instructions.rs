@@ -29,7 +29,7 @@ const CASES: [Case; 12] = [
     ("four limits, deny", || check(4, "1/h", false)),
     ("four Envoy descriptors, admit", descriptors),
     ("a rule sent as text, admit", || sent_rule(r#"{"rate":"5/s","burst":9}"#)),
-    ("a rule sent as text, the rule new", || sent_rule(r#"{"rate":"6/s","burst":9}"#)),
+    ("a new rule sent as text, admit", || sent_rule(r#"{"rate":"6/s","burst":9}"#)),
     ("16 calls of CL.THROTTLE, admit", cells),
 ];
 
@@ -114,7 +114,8 @@ fn measured_descriptors(policy: &PolicyInForce<'_>, described: &[Described<'_>],
     policy.check_descriptors(described, now).now().expect(IN_MEMORY).expect("few limits").is_allowed()
 }
 
-/// A rule, after another rule was sent for the same key.
+/// A call that sends a rule, after a first call for the same key. The rule is new if it differs from that of the
+/// first call.
 fn sent_rule(numbers: &str) {
     let engine = engine("limits: []");
     let first = r#"{"rate":"5/s","burst":9}"#;

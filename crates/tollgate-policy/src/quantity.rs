@@ -23,7 +23,7 @@ const COUNTS: &str = "write a whole number, or one such as 10k or 2M";
 
 /// `5/s`, `6000/min burst 600`.
 pub fn rate(text: &str) -> Result<RateAndBurst, String> {
-    // Few rates have a space, and the search for a string takes longer than all the rest here.
+    // Few rates have a space. The search for a string would take longer than the rest of this function.
     let parts = if text.contains(' ') { text.split_once(" burst ") } else { None };
     let (rate, burst) = match parts {
         Some((rate, burst)) => (rate.trim(), Some(count(burst.trim())?)),
@@ -152,7 +152,7 @@ fn times(number: &str, unit: u128) -> Option<u128> {
     };
     let whole = digits(0, whole)?;
     if fraction.is_empty() {
-        return whole.checked_mul(unit); // without a division of 128 bits
+        return whole.checked_mul(unit); // needs no division of 128 bits
     }
     let scale = 10_u128.checked_pow(fraction.len() as u32)?;
     let scaled = digits(whole, fraction)?.checked_mul(unit)?;

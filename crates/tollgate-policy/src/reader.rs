@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         EnvironmentValues::new(&self.expansions.borrow(), self.numbers.borrow().clone())
     }
 
-    /// Whether a value that has been read came from the environment.
+    /// Whether any value that was read so far came from the environment.
     pub(crate) fn has_environment_values(&self) -> bool {
         !self.expansions.borrow().is_empty()
     }
@@ -344,7 +344,7 @@ impl<'n> Section<'n> {
         self.entries().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// The names that are strings, with their values.
+    /// The entries whose names are strings.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'n str, &'n Node)> {
         self.entries.iter().filter_map(|(key, value)| match &key.value {
             Value::Text(key) => Some((key.as_str(), value)),

@@ -64,8 +64,8 @@ pub const MAX_POLICY_BYTES: usize = 1 << 30;
 /// The nodes that any text may have, also where aliases repeat some of them. A longer text may have as many as it has bytes.
 const MOST_NODES: usize = 16 << 20;
 
-/// Reads a text with one document, which may be JSON. A text with several documents is refused, because it is unclear which one
-/// counts.
+/// Reads a text with one document, which may be JSON. A text with several documents is refused, because it is unclear
+/// which one counts.
 pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
     if let Some(node) = flat_json::parse(source) {
         return Ok(node);

@@ -117,8 +117,8 @@ fn cells_need_no_allocation() {
     assert_eq!(Counting::allocations() - before, 0);
 }
 
-/// The parser allocates the map, its two names and the string of the rate. The cache allocates its entry and the text of the rule.
-/// The table allocates the rule.
+/// The parser allocates the map, its two names and the string of the rate. The cache allocates its entry and the text
+/// of the rule. The table allocates the rule.
 #[test]
 fn a_new_rule_that_is_sent_as_json_needs_seven_allocations() {
     let engine = Engine::new(Policy::default()).unwrap();
@@ -130,10 +130,10 @@ fn a_new_rule_that_is_sent_as_json_needs_seven_allocations() {
         assert!(engine.throttle(&sent, engine.clock().now()).now().unwrap().unwrap().decision.is_allowed());
         Counting::allocations() - before
     };
-    throttle(1); // the first rule makes the cache
+    throttle(1); // the first call allocates the cache
     let mut counts: Vec<_> = (2..100).map(throttle).collect();
     counts.sort_unstable();
-    assert!(counts[counts.len() / 2] <= 7, "{counts:?}"); // a few make the lists of the table grow
+    assert!(counts[counts.len() / 2] <= 7, "{counts:?}"); // in a few calls, lists of the table grow
     assert_eq!(throttle(1), 0);
 }
 

@@ -1,13 +1,13 @@
 //! The timer of delayed requests.
 //!
-//! The timers of tokio are exact to a millisecond or two, and each wakes a thread twice. A timer of the kernel is exact, and arming it
-//! is one system call. Most of the processor time of a delayed request is for waking threads. So at high rates several requests go
-//! together: see "Delayed requests" in docs/design.md.
+//! The timers of tokio are exact to a millisecond or two, and each wakes a thread twice. A timer of the kernel is
+//! exact, and arming it is one system call. Most of the processor time of a delayed request is for waking threads. So
+//! at high rates several requests go together: see "Delayed requests" in docs/design.md.
 
 use std::time::Duration;
 
-/// Makes futures that end when the next delayed requests go. Each call gets the time until the next turn. Only the last future
-/// counts.
+/// Makes futures that end when the next delayed requests go. Each call gets the time until the next turn. Only the
+/// last future counts.
 #[cfg(target_os = "linux")]
 pub(crate) fn delay_timer() -> impl FnMut(Duration) -> linux::Sleep + Send + use<> {
     let timer = linux::Timer::new();
@@ -20,14 +20,15 @@ pub(crate) fn delay_timer() -> impl FnMut(Duration) -> tokio::time::Sleep + Send
     tokio::time::sleep
 }
 
-/// The time by which the timer makes a request late, at most.
+/// The longest time by which the timer makes a request late.
 #[cfg(any(target_os = "linux", test))]
 const MOST_LATE: Duration = Duration::from_millis(4);
 
-/// The time until a group of requests goes, from the time until the first of them has its turn.
+/// The time until a group of requests goes. `until_turn` is the time until the turn of its first request.
 ///
-/// If turns come close together, the timer waits for as many of them as it may. A turn that is further away has its own
-/// wake-up, in time. The server also wakes delayed requests whenever it decides another request (`DelayQueue::wake_due`).
+/// If this turn is less than [`MOST_LATE`] away, the timer waits that much longer, so that requests with close turns
+/// go together. A later turn gets its own wake-up at the exact time. The server also wakes requests whose turn has
+/// come when it decides another request (`DelayQueue::wake_due`).
 #[cfg(any(target_os = "linux", test))]
 fn until_group(until_turn: Duration) -> Duration {
     if until_turn < MOST_LATE { until_turn + MOST_LATE } else { until_turn }
@@ -111,8 +112,9 @@ mod linux {
 mod tests {
     use super::*;
 
-    /// The requests of each group, and the most that the timer made one late, for turns at even distances. The last group may be
-    /// smaller and is left out. `delay` is the time that the timer itself takes longer.
+    /// The number of requests in each group, and the longest time by which `until_group` made a request late. Turns
+    /// are `gap` apart. The last group may be smaller and is left out. `delay` is the time by which the timer itself
+    /// ends late.
     fn groups(gap: Duration, delay: Duration) -> (Vec<usize>, Duration) {
         const TURNS: u32 = 1000;
         let (mut now, mut first, mut groups, mut most_late) = (Duration::ZERO, 1, Vec::new(), Duration::ZERO);

@@ -242,7 +242,7 @@ struct Files {
 }
 
 /// The burst of a tenant without a tier of its own.
-const FREE: u64 = 10;
+const FREE_BURST: u64 = 10;
 
 impl Files {
     const FIRST: Self = Self {
@@ -291,7 +291,7 @@ tenants:
   - name: tiers
     match: {{ path: /tiers }}
     key: [tenant]
-    token_bucket: {{ rate: 1/day, burst: {FREE} }}
+    token_bucket: {{ rate: 1/day, burst: {FREE_BURST} }}
     tiers: {{ pro: {{ burst: {pro_burst} }} }}
   - {{ name: same, match: {{ path: /same }}, key: [user], token_bucket: {{ rate: 1/day, burst: 10 }} }}
 {paths}"
@@ -302,7 +302,8 @@ tenants:
         (0..100).map(|i| format!("in-file-{i},{}\n", tier(self.is_pro_in_file))).collect()
     }
 
-    /// Requires that the service decides by these files, and that the keys of a limit which no reload touches keep their states.
+    /// Requires that the service decides by these files. The keys of the limit that no reload changes must keep their
+    /// states.
     fn require_in_force(&self, client: &mut Client) {
         let in_force = json_of(&client.get("/v1/limits"));
         let names: Vec<&Value> =
@@ -313,7 +314,7 @@ tenants:
         );
         assert_eq!(client.remaining("numbers", &[("path", "/numbers"), ("user", "anybody")]), self.burst);
         for (tenant, is_pro) in [("in-policy-7", self.is_pro_in_policy), ("in-file-7", self.is_pro_in_file)] {
-            let expected = if is_pro { self.pro_burst } else { FREE };
+            let expected = if is_pro { self.pro_burst } else { FREE_BURST };
             assert_eq!(
                 client.remaining("tiers", &[("path", "/tiers"), ("tenant", tenant)]),
                 expected,
@@ -330,17 +331,18 @@ const fn tier(is_pro: bool) -> &'static str {
     if is_pro { "pro" } else { "free" }
 }
 
-/// Users of the limit that no reload touches, and what remains of their 10 tokens.
+/// Users of the limit that no reload changes, and the rest of their 10 tokens.
 const USERS_OF_SAME: [(&str, u64); 2] = [("spent", 0), ("half", 5)];
 
-/// A request that takes longer is late. So is a nap that ends later than it should, and then the machine is the cause.
-const LATE: Duration = Duration::from_millis(1);
+/// A request that takes longer than this is late. A nap that takes longer than [`NAP`] by this much is late too, and
+/// then the machine is the cause.
+const LATE_AFTER: Duration = Duration::from_millis(1);
 
 /// A pause of a thread that shows whether the machine stalls.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Repeats an action until it is over. Returns how long each one took, without the time that threads of the service and of the test
-/// waited for a core.
+/// Repeats an action until `is_over` is set. Returns the time that each one took, minus the time that threads of the
+/// service and of the test waited for a core.
 fn net_times(service: &Service, is_over: &AtomicBool, mut action: impl FnMut()) -> Vec<Duration> {
     let waited = || waited_for_a_core(service.process.id()) + waited_for_a_core(std::process::id());
     let (mut times, mut before) = (Vec::new(), waited());
@@ -353,7 +355,7 @@ fn net_times(service: &Service, is_over: &AtomicBool, mut action: impl FnMut()) 
     times
 }
 
-/// Sends a request. The answer must be the decision by one limit.
+/// Sends a request. The answer must be the decision of one limit.
 fn send_request(client: &mut Client, random: &mut Random) {
     let is_spent = random.chance(1, 4);
     let path = if is_spent { "/same".to_owned() } else { format!("/p{}", random.below(100)) };
@@ -377,8 +379,8 @@ fn lines_of_metrics(client: &mut Client) -> usize {
     client.get("/metrics").body.lines().count()
 }
 
-/// Memory that the service may take beyond that of the first round. If each reload left its policy behind, it would be 50 MB.
-const SLACK: usize = 24 << 20;
+/// The memory that the service may use beyond that of the first round. A leak of one policy per reload would be 50 MB.
+const MEMORY_SLACK: usize = 24 << 20;
 
 #[test]
 fn reloads_of_every_kind_delay_no_request_and_leave_nothing_behind() {
@@ -397,7 +399,7 @@ fn reloads_of_every_kind_delay_no_request_and_leave_nothing_behind() {
         let reply = admin.check(&[("path", "/same"), ("user", user)], Some(10 - remaining));
         assert_eq!(reply["allowed"], true, "{reply}");
     }
-    // A kind of reload that delays requests delays some of them in most rounds and in every attempt. The machine does not.
+    // A kind of reload that delays requests does so in most rounds of every attempt. Stalls of the machine are rarer.
     let (mut attempts, mut lines, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     let is_on_time = |attempts: &[(usize, usize)]| {
         attempts.iter().any(|(requests, naps)| *requests <= ROUNDS / 2 + 2 * naps)
@@ -434,9 +436,9 @@ fn reloads_of_every_kind_delay_no_request_and_leave_nothing_behind() {
         assert!(requests.len() > ROUNDS * ReloadKind::ALL.len(), "{} requests only", requests.len());
         let late =
             |times: &[Duration], allowed: Duration| times.iter().filter(|time| **time > allowed).count();
-        attempts.push((late(&requests, LATE), late(&naps, NAP + LATE)));
+        attempts.push((late(&requests, LATE_AFTER), late(&naps, NAP + LATE_AFTER)));
     }
     assert!(is_on_time(&attempts), "late requests and late naps of each attempt: {attempts:?}");
     assert!(lines.iter().all(|count| *count == lines[0]), "lines of /metrics after each round: {lines:?}");
-    assert!(memory[memory.len() - 1] <= memory[0] + SLACK, "bytes after each round: {memory:?}");
+    assert!(memory[memory.len() - 1] <= memory[0] + MEMORY_SLACK, "bytes after each round: {memory:?}");
 }

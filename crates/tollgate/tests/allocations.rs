@@ -1,4 +1,4 @@
-//! Allocations of requests that are denied.
+//! Denied requests under another tier allocate no memory.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn assert_no_allocation(limiter: &KeyedLimiter, tier: impl Into<Rule>) {
     let tier = limiter.add_tier(tier);
     let before = limiter.ask("acme").peek();
     let denied = || assert!(!limiter.ask("acme").tier(&tier).check().is_allowed());
-    denied(); // the first request gives the rule of the tier a number
+    denied(); // on the first request, the table gives the rule of the tier a number
     let allocations = Counting::allocations();
     for _ in 0..10 {
         denied();

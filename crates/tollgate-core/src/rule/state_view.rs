@@ -1,4 +1,4 @@
-//! A state under another rule than the one that wrote it, read without a conversion.
+//! Reads a state under another rule than the rule that wrote it. The state does not change.
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use std::borrow::Cow;
@@ -7,9 +7,9 @@ use super::{Kind as _, Rule, State, read};
 use crate::sliding_log::ConvertedLog;
 use crate::{Log, Outcome, Status, Timestamp};
 
-/// A state, or what [`Rule::convert`] would make of it.
+/// The state of a key, either as it is or as [`Rule::convert`] would leave it.
 ///
-/// Logs and permits can be large. A view of them does not copy them, and each of its methods takes O(log n) time.
+/// Logs and permits can be large. A view does not copy them. Its methods take O(log n) time for n entries or permits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,7 +68,7 @@ impl Rule {
                 StateView(Form::Log(ConvertedLog::of_units(units, now)))
             }
             (Self::SlidingCounter(_), Self::SlidingLog(_)) => self.with_units_of(old, state, now).into(),
-            // From another algorithm. A copy would be made only to be dropped.
+            // The algorithm changes, so the conversion drops the state. No copy is needed.
             (_, Self::SlidingLog(_) | Self::Concurrency(_)) => State::Unused.into(),
             (
                 _,
@@ -115,7 +115,7 @@ impl StateView<'_> {
         }
     }
 
-    /// The units that [`Rule::refund`] would give back.
+    /// The number of units that [`Rule::refund`] would give back.
     pub fn refundable(&self, rule: &Rule, cost: u64, charged: Timestamp, now: Timestamp) -> u64 {
         match (&self.0, rule) {
             (_, Rule::Concurrency(_)) => 0,
@@ -127,7 +127,7 @@ impl StateView<'_> {
         }
     }
 
-    /// [`State::heap_bytes`] of this state. If the view has made a copy of a small state, the bytes are those of the copy.
+    /// [`State::heap_bytes`] of this state. If the view has a copy of a small state, these are the bytes of the copy.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Form::State(state) => state.heap_bytes(),
@@ -153,7 +153,7 @@ impl StateView<'_> {
 }
 
 impl Form<'_> {
-    /// The state for a rule of another algorithm than a sliding log. A log counts as unused there.
+    /// The state for rules of other algorithms than the sliding log. For them, a log is an unused state.
     #[inline]
     fn state(&self) -> &State {
         match self {

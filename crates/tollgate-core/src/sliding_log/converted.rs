@@ -1,7 +1,7 @@
 //! A log as a conversion to other numbers would leave it, read without the conversion.
 //!
-//! A conversion writes every entry. A key can be asked for under another tier again and again without a conversion, so
-//! such a request computes only the entries that it reads.
+//! A conversion writes every entry. A denied request under another tier does not convert the key, so a caller can
+//! repeat it at will. Such a request computes only the entries that it reads.
 
 use super::{Log, SlidingLog};
 use crate::{Nanos, Timestamp};
@@ -10,13 +10,13 @@ use crate::{Nanos, Timestamp};
 pub(crate) trait Entries {
     fn len(&self) -> usize;
 
-    /// The entries for which there is memory.
+    /// The number of entries for which memory is allocated.
     fn allocated(&self) -> usize;
 
     /// The entry at a place below [`len`](Self::len).
     fn get(&self, place: usize) -> Timestamp;
 
-    /// The number of entries at the start for which `is_before` is true. It must be false for all that follow.
+    /// The number of entries at the start for which `is_before` is true. It must be false for all entries after them.
     fn partition_point(&self, is_before: impl Fn(Timestamp) -> bool) -> usize;
 
     #[inline]
@@ -24,8 +24,8 @@ pub(crate) trait Entries {
         self.len().checked_sub(1).map(|last| self.get(last))
     }
 
-    /// The time at which a request is decided. A time before the newest entry counts as the time of that entry. Otherwise
-    /// the log would lose its order, and a clock that steps back would give room.
+    /// The time at which a request is decided. A time before the newest entry counts as the time of that entry.
+    /// Otherwise the log would lose its order, and a clock that steps back would free capacity.
     #[inline]
     fn effective(&self, now: Timestamp) -> Timestamp {
         self.newest().map_or(now, |newest| newest.max(now))
@@ -57,8 +57,8 @@ impl Entries for Log {
 /// What a conversion does to a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conversion {
-    pub(super) left: usize, // the oldest entries, which no longer count and are removed
-    pub(super) scale: Option<Scale>, // how the others are moved; none where they stay
+    pub(super) left: usize, // the number of oldest entries that no longer count and are removed
+    pub(super) scale: Option<Scale>, // moves the other entries; none if they keep their times
 }
 
 impl Conversion {
@@ -72,7 +72,7 @@ impl Conversion {
     }
 }
 
-/// Moves entries to the same place in a shorter window that ends at the same time.
+/// Moves entries to the same relative place in a shorter window that ends at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     at: Timestamp, // not before the newest entry
@@ -81,8 +81,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The time that an entry gets. Later entries never get earlier times.
-    pub(super) fn moved(&self, entry: Timestamp) -> Timestamp {
+    /// The new time of an entry. The order of entries stays the same.
+    pub(super) fn apply(&self, entry: Timestamp) -> Timestamp {
         let age = u128::from(self.at.since(entry).get()) * u128::from(self.new_window.get())
             / u128::from(self.old_window.get());
         Timestamp::from_nanos(self.at.as_nanos() - age as u64) // at most the old age, so it fits
@@ -100,7 +100,7 @@ pub(crate) struct ConvertedLog<'a> {
 enum Source<'a> {
     /// A log under other numbers.
     Log(&'a Log, Conversion),
-    /// A log whose units all came at one time.
+    /// The number of units of a log that were all charged at one time, and this time.
     Units(usize, Timestamp),
 }
 
@@ -109,12 +109,12 @@ impl<'a> ConvertedLog<'a> {
     pub(crate) fn new(new: &SlidingLog, old: &SlidingLog, log: &'a Log, now: Timestamp) -> Self {
         let conversion = Conversion::new(new, old, log, now);
         let kept = log.len() - conversion.left;
-        // The conversion gives back the memory above the new limit, as far as entries do not need it.
+        // The conversion frees the memory above the new limit, except what the entries need.
         let allocated = log.allocated().min(kept.max(new.limit));
         Self { source: Source::Log(log, conversion), allocated }
     }
 
-    /// An empty log that `units` were charged to at `now`, within its limit.
+    /// The log after `units` were charged to an empty log at `now`. They must be within its limit.
     pub(crate) fn of_units(units: usize, now: Timestamp) -> Self {
         Self { source: Source::Units(units, now), allocated: units }
     }
@@ -141,7 +141,7 @@ impl Entries for ConvertedLog<'_> {
         match self.source {
             Source::Log(log, Conversion { left, scale }) => {
                 let entry = log.times[left + place];
-                scale.map_or(entry, |scale| scale.moved(entry))
+                scale.map_or(entry, |scale| scale.apply(entry))
             }
             Source::Units(_, time) => time,
         }

@@ -129,7 +129,7 @@ fn converting_to_the_same_numbers_changes_no_answer() {
     });
 }
 
-/// Requires that every answer of a view is that of a converted copy, for some costs and times.
+/// Requires that a view and a converted copy give equal answers, for some costs and times.
 fn assert_view_is_converted_copy(
     at: &str,
     (old, state): (&Rule, &State),
@@ -144,7 +144,7 @@ fn assert_view_is_converted_copy(
     // A key at a reduced pace is converted between the full rules and decided by the reduced one.
     let rule = if random.chance(1, 3) { new.at_pace(reduced(random)) } else { *new };
     let at = format!("{at}: by {rule:?}");
-    // The time of the conversion, and for a caller that asks the same view again, one around it.
+    // The time of the conversion, and a time shortly before or after it: a caller may use a view more than once.
     let other = Timestamp::from_nanos((now.as_nanos() + random.below(1 << 20)).saturating_sub(1 << 19));
     for now in [now, other] {
         assert_eq!(view.status(&rule, now), rule.status(&copy, now), "{at}");
@@ -165,7 +165,7 @@ fn reduced(random: &mut Random) -> Pace {
     multiplier.pace()
 }
 
-/// A rule of any algorithm, a sliding log more often than others.
+/// A rule of a random algorithm. About half of the rules are sliding logs.
 fn any_rule(random: &mut Random) -> (Rule, u64) {
     const LOG: u64 = 5;
     match random.below(2 * KINDS) {
@@ -208,7 +208,7 @@ fn a_view_answers_as_a_converted_copy() {
             }
         }
     }
-    // The random rules must have made enough of each case.
+    // The random rules must produce enough of each case.
     assert!(views >= 200_000 && logs >= 50_000, "{views} views, {logs} of logs");
     assert!(moved >= 10_000 && refunds >= 10_000, "{moved} with a shorter window, {refunds} with a refund");
 }
@@ -261,11 +261,11 @@ fn a_view_of_a_log_reads_few_of_its_entries() {
     for nanos in 0..1_000_000 {
         old.spend(&mut state, PermitId(0), 1, Timestamp::from_nanos(nanos));
     }
-    // As many views as there are entries. With a copy each, this test would take hours.
+    // One view per entry. If each view copied the log, this test would take hours.
     for _ in 0..1_000_000 {
         let view = new.view(&old, &state, now);
         assert!(!view.test(&new, 1, now).is_allowed());
         assert_eq!(view.status(&new, now).remaining, 0);
-        assert_eq!(view.refundable(&new, 1, now, now), 1); // half of the age of 1 ns is none
+        assert_eq!(view.refundable(&new, 1, now, now), 1); // the age of 1 ns is halved and rounded down to 0
     }
 }

@@ -21,12 +21,13 @@ pub enum ThrottleError {
 /// The number of processes among which a rule is divided during an outage of the store that they share. None without a store.
 pub(super) type Nodes = Arc<AtomicU32>;
 
-/// The sets of a cache, and the places of a set. The hash of a rule chooses its set, and the rule is in one of the four places of this
-/// set or not in the cache. A call compares four tags, which are in the set itself, and reads only the rules whose tag is equal.
+/// The number of sets of a cache, and of places per set. The hash of a rule chooses its set. The rule is in one of
+/// the four places of this set or not in the cache. A call compares four tags, which are in the set itself. It reads
+/// a rule only if the tag of the rule is equal.
 const SETS: usize = 8192;
 const PLACES: usize = 4;
 
-/// Makes the rules of one limiter from what calls send, and caches rules.
+/// Makes the rules of one limiter from the numbers that calls send, and caches them.
 ///
 /// The table of the limiter keeps a rule only as long as it is the rule that last charged some key.
 pub(super) struct SentRules<N> {
@@ -35,26 +36,27 @@ pub(super) struct SentRules<N> {
     nodes: Option<Nodes>,
 }
 
-/// A full set adds one of this many new rules and leaves the others out. If callers send more rules than the cache has places, most
-/// of its rules stay and are found again, and most calls do not touch a rule that they would only evict. A cache that adds every rule
-/// finds none of them if the rules come in turn (Qureshi et al. 2007, Adaptive Insertion Policies for High Performance Caching).
+/// A full set adds one of this many new rules and leaves the others out. If callers send a few times as many rules as
+/// the cache has places, most cached rules stay and are found again. Most misses then read no cached rule in order to
+/// evict it. A cache that adds every rule finds no rule if the rules come in turn (Qureshi et al. 2007, Adaptive
+/// Insertion Policies for High Performance Caching).
 const NEW_RULES_PER_ADDED: u8 = 8;
 
-/// The rules of one set with their tags.
+/// The rules of one set, and their tags.
 struct Set<N> {
     rules: [Option<Box<(N, KnownRule)>>; PLACES],
     tags: [u16; PLACES],
-    next: u8, // the place of the rule that is replaced next
-    left_out: u8,
+    next: u8,     // the place of the rule that is replaced next
+    left_out: u8, // new rules since the last one that was added
 }
 
 impl<N> Set<N> {
     const EMPTY: Self = Self { rules: [const { None }; PLACES], tags: [0; PLACES], next: 0, left_out: 0 };
 
-    /// The rule with this tag that `is_kept` accepts.
-    fn find(&self, tag: u16, is_kept: impl Fn(&(N, KnownRule)) -> bool) -> Option<KnownRule> {
+    /// The rule with this tag for which `is_match` is true.
+    fn find(&self, tag: u16, is_match: impl Fn(&(N, KnownRule)) -> bool) -> Option<KnownRule> {
         let tagged = self.tags.iter().zip(&self.rules).filter(|(known, _)| **known == tag);
-        tagged.filter_map(|(_, rule)| rule.as_deref()).find(|rule| is_kept(rule)).map(|(_, known)| *known)
+        tagged.filter_map(|(_, rule)| rule.as_deref()).find(|rule| is_match(rule)).map(|(_, known)| *known)
     }
 
     /// Adds a new rule or leaves it out. Returns the rule that it replaces.
@@ -92,11 +94,11 @@ impl<N: Eq + Hash> SentRules<N> {
         Self { limiter, cache: OnceLock::new(), nodes }
     }
 
-    /// The rule of a name. If it is not cached, `make` makes it, and `own` copies the name for the cache.
+    /// The rule of a name. If it is not cached, `make` makes it, and `copy_name` copies the name for the cache.
     pub(super) fn get<Q: Hash + Eq + ?Sized>(
         &self,
         name: &Q,
-        own: impl FnOnce(&Q) -> N,
+        copy_name: impl FnOnce(&Q) -> N,
         make: impl FnOnce() -> Result<Rule, ThrottleError>,
     ) -> Result<KnownRule, ThrottleError>
     where
@@ -106,15 +108,15 @@ impl<N: Eq + Hash> SentRules<N> {
         let hash = BuildHasherDefault::<PlaceHasher>::default().hash_one(name);
         let cache = self.cache.get_or_init(|| (0..SETS).map(|_| Mutex::new(Set::EMPTY)).collect());
         let (set, tag) = (&cache[(hash >> 32) as usize % SETS], (hash >> 48) as u16);
-        let is_kept = |kept: &(N, KnownRule)| kept.0.borrow() == name && kept.1.nodes == nodes;
-        if let Some(known) = set.lock().find(tag, is_kept) {
+        let is_match = |kept: &(N, KnownRule)| kept.0.borrow() == name && kept.1.nodes == nodes;
+        if let Some(known) = set.lock().find(tag, is_match) {
             return Ok(known);
         }
         let rule = make()?;
         let share = if self.nodes.is_some() { rule.share_of(nodes) } else { rule };
         let known = KnownRule { rule, local: self.limiter.request_rule(&(name, nodes), share), nodes };
-        let replaced = set.lock().add(tag, || (own(name), known));
-        drop(replaced); // after the lock
+        let replaced = set.lock().add(tag, || (copy_name(name), known));
+        drop(replaced); // after the lock is released
         Ok(known)
     }
 }
@@ -162,42 +164,42 @@ mod tests {
         SentRules::new(KeyedLimiter::new(rule), None)
     }
 
-    /// Sends each rule once. Returns how many of them were made because they were not cached.
-    fn made(rules: &SentRules<u64>, names: Range<u64>) -> u64 {
-        let made = Cell::new(0);
+    /// Sends each rule once. Returns the number of rules that were not cached.
+    fn cache_misses(rules: &SentRules<u64>, names: Range<u64>) -> u64 {
+        let misses = Cell::new(0);
         for name in names {
             let make = || {
-                made.set(made.get() + 1);
+                misses.set(misses.get() + 1);
                 Ok(TokenBucket::new(Rate::per_second(1).unwrap(), name + 1).unwrap().into())
             };
             let known = rules.get(&name, |name| *name, make).unwrap();
             assert_eq!(known.rule.capacity(), name + 1, "the rule of another name");
         }
-        made.into_inner()
+        misses.into_inner()
     }
 
     #[test]
     fn a_rule_that_is_sent_again_is_found_in_the_cache() {
         let rules = sent_rules();
-        assert_eq!((made(&rules, 0..1000), made(&rules, 0..1000)), (1000, 0));
+        assert_eq!((cache_misses(&rules, 0..1000), cache_misses(&rules, 0..1000)), (1000, 0));
     }
 
     #[test]
     fn rules_that_are_sent_in_turn_are_found_though_the_cache_is_too_small() {
         let (rules, count) = (sent_rules(), 2 * CAPACITY);
-        made(&rules, 0..count);
+        cache_misses(&rules, 0..count);
         for round in 0..3 {
-            let made = made(&rules, 0..count);
-            assert!(made < count * 7 / 10, "round {round}: {made} of {count} rules were made again");
+            let misses = cache_misses(&rules, 0..count);
+            assert!(misses < count * 7 / 10, "round {round}: {misses} of {count} rules were made again");
         }
     }
 
     #[test]
     fn rules_that_are_sent_from_now_on_replace_the_earlier_ones() {
         let rules = sent_rules();
-        made(&rules, 0..2 * CAPACITY);
+        cache_misses(&rules, 0..2 * CAPACITY);
         let later = 3 * CAPACITY..3 * CAPACITY + 1000;
-        let last = (0..10 * PLACES).map(|_| made(&rules, later.clone())).last();
+        let last = (0..10 * PLACES).map(|_| cache_misses(&rules, later.clone())).last();
         assert_eq!(last, Some(0));
     }
 }

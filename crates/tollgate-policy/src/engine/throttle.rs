@@ -140,7 +140,7 @@ impl<'a> ThrottleCall<'a> {
 }
 
 impl SentRule<'_> {
-    /// The rule that its numbers make.
+    /// Makes the rule from its numbers.
     fn rule(&self) -> Result<Rule, ThrottleError> {
         if self.numbers.len() > LONGEST_NUMBERS {
             let message = format!("a rule of {} bytes: {LONGEST_NUMBERS} are the most", self.numbers.len());
@@ -279,7 +279,7 @@ impl Engine {
         now: Timestamp,
         each: impl FnMut(Decision),
     ) -> Option<()> {
-        // Most batches have the same numbers throughout: one run.
+        // A run is a sequence of calls with the same numbers. Most batches are one run.
         let runs = || batch.chunk_by(|one, next| one.numbers == next.numbers);
         let mut rules: SmallVec<[RequestRule; BATCH]> = SmallVec::new();
         for run in runs() {

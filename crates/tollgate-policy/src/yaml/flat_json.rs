@@ -1,8 +1,8 @@
 //! A fast path of [`parse`](super::parse) for the rules that callers send.
 //!
-//! A caller may send a different rule with every call, so the time to parse one counts. The YAML parser takes microseconds for
-//! `{"rate":"5/s","burst":9}`. This file reads the usual form of such a rule and leaves every other text to the YAML parser.
-//! Both return the same tree with the same spans, so the messages about a rule do not depend on its parser.
+//! A caller may send a different rule with every call, so parsing must be fast. The YAML parser takes microseconds for
+//! `{"rate":"5/s","burst":9}`. This file reads the usual form of such a rule and leaves every other text to the YAML
+//! parser. Both return the same tree with the same spans, so the messages about a rule do not depend on its parser.
 
 use std::ops::Range;
 
@@ -17,10 +17,10 @@ const MOST_DIGITS: usize = 19;
 /// The longest text, in bytes. YAML allows no more characters from the start of a key to its colon.
 const LONGEST: usize = 1024;
 
-/// Reads one JSON object. Its names are different strings of the characters `a` to `z` and `_`. Its values are strings and
-/// whole numbers from 0. Strings consist of printable ASCII characters, and `\/` is their only escape.
+/// Reads one JSON object. Its names are different strings of the characters `a` to `z` and `_`. Its values are strings
+/// and whole numbers from 0. Strings consist of printable ASCII characters, and `\/` is their only escape.
 ///
-/// Returns `None` for any other text: it may be valid or not, which the YAML parser decides.
+/// Returns `None` for any other text. The YAML parser then decides whether this text is valid.
 pub(super) fn parse(source: &str) -> Option<Node> {
     if source.len() > LONGEST {
         return None;
@@ -57,7 +57,7 @@ pub(super) fn parse(source: &str) -> Option<Node> {
     (scanner.at == source.len()).then_some(Node { value: Value::Map(entries), span })
 }
 
-/// A text, and the next byte to read. The bytes before it are ASCII characters.
+/// A text, and the place of the next byte to read. All bytes before it are ASCII characters.
 struct Scanner<'s> {
     source: &'s str,
     at: usize,
@@ -78,7 +78,7 @@ impl<'s> Scanner<'s> {
         }
     }
 
-    /// Moves past the ASCII characters that belong, and returns them.
+    /// Returns the next ASCII characters for which `belongs` is true, and moves past them.
     fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> &'s str {
         let rest = &self.source[self.at..];
         let end = rest.bytes().position(|byte| !(byte.is_ascii() && belongs(byte)));
@@ -107,7 +107,7 @@ impl<'s> Scanner<'s> {
         let mut text = self.take_while(is_plain).to_owned();
         while self.take(b'"').is_none() {
             self.take(b'\\')?;
-            self.take(b'/')?; // some encoders write every slash so
+            self.take(b'/')?; // some encoders escape every slash
             text.push('/');
             text.push_str(self.take_while(is_plain));
         }

@@ -176,7 +176,7 @@ fn a_key_that_is_too_long_for_yaml_is_refused() {
 }
 
 #[test]
-fn unusual_json_objects_take_the_path_of_yaml() {
+fn unusual_json_objects_go_to_the_yaml_parser() {
     let many: Vec<String> = ('a'..'k').map(|name| format!("\"{name}\":1")).collect();
     for source in [
         "",

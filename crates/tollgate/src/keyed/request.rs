@@ -204,7 +204,7 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn check(&self) -> Decision {
         let table = &self.limiter.table;
-        table.prefetch_lock(&self.ask); // it comes while the clock is read
+        table.prefetch_lock(&self.ask); // the lock is fetched while the clock is read
         self.check_at(table.clock.now())
     }
 

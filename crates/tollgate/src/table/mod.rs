@@ -237,13 +237,13 @@ impl Table {
         self.shard(ask).lock().check(ask, now)
     }
 
-    /// Has the lock of a shard fetched, if another processor has it, without waiting for it.
+    /// Starts to fetch the cache line of the shard's lock for writing, and does not wait for it.
     #[inline]
     pub(crate) fn prefetch_lock(&self, ask: &Ask<'_>) {
         prefetch_for_write(&self.shards[self.shard_number(ask.part, ask.hash)]);
     }
 
-    /// Has the slot of a key fetched from memory, without waiting for it.
+    /// Starts to fetch the slot of a key from memory, and does not wait for it.
     pub(crate) fn prefetch(&self, ask: &Ask<'_>) {
         self.shard(ask).lock().prefetch(ask.hash);
     }

@@ -67,7 +67,7 @@ impl Paced<'_> {
         self.rule().refund(state, cost, self.earliest(charged), self.time(now))
     }
 
-    /// The units that [`refund`](Self::refund) would give back.
+    /// The number of units that [`refund`](Self::refund) would give back.
     pub(crate) fn refundable(
         &self,
         state: StateView<'_>,
@@ -106,7 +106,7 @@ impl Paced<'_> {
         self.full.convert(old.full, state, to);
     }
 
-    /// The state as [`convert`](Self::convert) would leave it. Large states are not copied.
+    /// The state as [`convert`](Self::convert) would leave it. Logs and permits are not copied.
     pub(crate) fn view<'s>(&self, old: &Self, state: &'s State, now: Timestamp) -> StateView<'s> {
         let (from, to) = (old.time(now), self.time(now));
         if from == to || !old.full.has_schedule() {

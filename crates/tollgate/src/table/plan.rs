@@ -183,13 +183,13 @@ impl<'t, 'a, const N: usize> Locked<'t, 'a, N> {
     #[inline]
     fn locate(&mut self) {
         let len = self.asks.len();
-        // All slots are fetched from memory at the same time.
+        // All searches begin before one of them goes on, so that the slots are fetched from memory at the same time.
         let mut starts = [None; N];
         for (i, start) in starts[..len].iter_mut().enumerate() {
             if self.places[i].is_none()
                 && let Some(shard) = &self.guards[usize::from(self.guard_of[i])]
             {
-                *start = shard.start_usual(&self.asks[i]);
+                *start = shard.begin_search(&self.asks[i]);
             }
         }
         for (i, start) in starts[..len].iter().enumerate() {

@@ -18,16 +18,18 @@ pub(crate) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// [`prefetch`] of what is written soon. A line that another processor has written is then fetched once, and not a second time
-/// for the write.
+/// [`prefetch`] of a value that is written soon. If another processor has written its cache line, the line is then
+/// fetched once. After a prefetch for reading, the write would fetch it a second time.
 #[inline]
 #[cfg_attr(
     target_arch = "x86_64",
-    expect(unsafe_code, reason = "the instruction is only offered as assembly")
+    expect(unsafe_code, reason = "the instruction is available only as assembly")
 )]
 pub(crate) fn prefetch_for_write<T>(value: &T) {
-    // `_mm_prefetch` has a hint for this, but compiles to a prefetch for reading unless the target is a newer processor.
-    // SAFETY: as above. Processors of this architecture that do not know the instruction ignore it.
+    // `_mm_prefetch` has a hint for writing. The baseline of the target lacks the instruction, so the hint compiles
+    // to a prefetch for reading.
+    // SAFETY: as for `prefetch`. Processors of this architecture have the instruction or ignore it, except for some that
+    // Intel made before 2006.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(

@@ -28,15 +28,16 @@ pub(crate) const MOST_TOUCHED: usize = 4096;
 /// together are a third longer; each of three times the average.
 const MOST_ADDED: usize = 2 * AVERAGE;
 
-/// The segments of one shard.
+/// The segments of one shard. `repr(C)` keeps the first fields in the cache line of the lock.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Segments {
-    // A copy of the slot that most plans ask for, if many plans wait for the shard. It is near the lock, so that another processor has
-    // one cache line to fetch and not two. The slot itself is out of date meanwhile.
+    // A copy of the slot that most plans ask for, if many plans wait for the shard. It is in the cache line of the
+    // lock, so another processor fetches one line and not two. While the copy exists, the slot in `segments` is out
+    // of date.
     front: Slot,
-    front_place: SlotPlace,
-    votes: u32, // by how many plans more asked for the front than for others, lately
+    front_place: SlotPlace, // the place of the slot that `front` is a copy of
+    votes: u32,             // recent plans that asked for the front, minus those that asked for other keys
     segments: Vec<Segment>,
     len: usize,
     slots: usize,         // of all segments, taken or not
@@ -52,6 +53,7 @@ pub(crate) struct SlotPlace {
 }
 
 impl SlotPlace {
+    /// The place of `Segments::front`.
     const FRONT: Self = Self { segment: u32::MAX, slot: 0 };
 
     const fn is_front(self) -> bool {
@@ -59,7 +61,7 @@ impl SlotPlace {
     }
 }
 
-/// The most votes that the front can be ahead.
+/// The largest value of `Segments::votes`. After this many plans for other keys, another key can come to the front.
 const MOST_VOTES: u32 = 16;
 
 impl Segments {
@@ -111,9 +113,10 @@ impl Segments {
         segment.find(hash).map(|i| &segment.slots[i])
     }
 
-    /// Where the search for the slot of a key begins. Has it fetched for writing, without waiting for it. None if there is no slot.
+    /// Returns the place where the search for the slot of a key begins, and starts to fetch this place for writing.
+    /// Returns none if the segment of the key has no slots.
     #[inline]
-    pub(crate) fn start(&self, hash: u64) -> Option<SlotPlace> {
+    pub(crate) fn begin_search(&self, hash: u64) -> Option<SlotPlace> {
         if self.front.is(hash) {
             return Some(SlotPlace::FRONT);
         }
@@ -124,8 +127,9 @@ impl Segments {
         Some(SlotPlace { segment: place as u32, slot: start as u32 })
     }
 
-    /// Where the slot of a key is, from where the search for it [begins](Self::start). The place holds until a key is added or
-    /// removed.
+    /// Returns the place of the slot of a key. The search goes on from `start`, which
+    /// [`begin_search`](Self::begin_search) returned. The place is valid until a key is added or removed, or
+    /// [`vote`](Self::vote) is called.
     #[inline]
     pub(crate) fn locate(&self, hash: u64, start: SlotPlace) -> Option<SlotPlace> {
         if start.is_front() {
@@ -161,20 +165,20 @@ impl Segments {
         segment.find_for_write(hash).map(|i| &mut segment.slots[i])
     }
 
-    /// Notes that a plan asked for a key while others wait for the shard. The key that most of them ask for is brought to the front.
-    /// Places of slots are lost.
+    /// Counts that a plan asked for a key of a busy shard. The key that most plans ask for comes to the front, by the
+    /// majority vote of Boyer and Moore. Places that [`locate`](Self::locate) returned are no longer valid.
     pub(crate) fn vote(&mut self, hash: u64) {
         if self.front.is(hash) {
             self.votes = (self.votes + 1).min(MOST_VOTES);
         } else if self.votes > 0 {
             self.votes -= 1;
-        } else if let Some(place) = self.start(hash).and_then(|start| self.locate(hash, start)) {
+        } else if let Some(place) = self.begin_search(hash).and_then(|start| self.locate(hash, start)) {
             self.put_front_back();
             (self.front, self.front_place, self.votes) = (*self.at(place), place, 1);
         }
     }
 
-    /// Empties the front. Called before slots move.
+    /// Copies the front back to its slot and empties the front. This must happen before slots move.
     fn put_front_back(&mut self) {
         if !self.front.is_vacant() {
             *self.at_mut(self.front_place) = self.front;
@@ -238,7 +242,7 @@ impl Segments {
         slots.filter(|slot| !slot.is_vacant()).map(|slot| self.current(slot))
     }
 
-    /// A slot, or the front if that is its copy.
+    /// The up-to-date form of a slot: the front if it is a copy of this slot, else the slot itself.
     fn current<'s>(&'s self, slot: &'s Slot) -> &'s Slot {
         if self.front.is(slot.hash()) { &self.front } else { slot }
     }
@@ -435,15 +439,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holds_what_a_map_holds_while_it_grows() {
+    fn segments_match_a_map_while_they_grow() {
         compare_with_a_map(400_000);
     }
 
     #[test]
-    fn holds_what_a_map_holds_while_keys_come_to_the_front() {
+    fn segments_match_a_map_while_keys_come_to_the_front() {
         compare_with_a_map(400); // few keys, so that the front is often asked for, charged, swept and removed
     }
 
+    /// Applies random operations on `hashes` different keys to both.
     fn compare_with_a_map(hashes: u64) {
         let mut random = Random::new(1);
         let mut segments = Segments::new();
@@ -463,7 +468,7 @@ mod tests {
                         slot.word += 1;
                         *map.get_mut(&asked).unwrap() += 1;
                     }
-                    let place = segments.start(asked).and_then(|start| segments.locate(asked, start));
+                    let place = segments.begin_search(asked).and_then(|start| segments.locate(asked, start));
                     assert_eq!(place.map(|place| segments.at(place).word), map.get(&asked).copied());
                     has_front |= !segments.front.is_vacant();
                 }

@@ -30,11 +30,11 @@ const WAITED: u8 = 16;
 const BUSY: u8 = 64;
 const MOST_WAITED: u8 = 240;
 
-/// The keys whose hashes begin alike.
+/// The keys whose hashes begin alike. `repr(C)` keeps the first fields in the cache line of the lock.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
-    contention: u8, // how often plans have lately had to wait for the lock
+    contention: u8, // grows if plans wait for the lock, and falls if they do not
     segments: Segments,
     slab: Slab,
     rules: ShardRules,
@@ -168,9 +168,9 @@ impl Shard {
         self.rules.are_paced()
     }
 
-    /// Has the slot of a key fetched from memory, without waiting for it.
+    /// Starts to fetch the slot of a key from memory, and does not wait for it.
     pub(crate) fn prefetch(&self, hash: u64) {
-        let _ = self.segments.start(hash);
+        let _ = self.segments.begin_search(hash);
     }
 
     /// Counts what one request made of this shard.
@@ -394,7 +394,7 @@ impl Shard {
         }
     }
 
-    /// Notes that a plan asked for a key while others wait for the shard. Places of slots are lost.
+    /// [`Segments::vote`]. Places of slots are no longer valid.
     pub(crate) fn vote(&mut self, hash: u64) {
         self.segments.vote(hash);
     }
@@ -425,8 +425,8 @@ impl Shard {
         self.segments.bytes() + self.slab.bytes() + self.rules.bytes()
     }
 
-    /// Reads a key's state as it stands under the rule in force. If another rule charged the key last, the reader gets the
-    /// state as a conversion would leave it. The key itself stays as it is.
+    /// Reads a key's state under the rule in force. If another rule charged the key last, the reader gets the state
+    /// as a conversion would leave it. The key itself does not change.
     #[inline]
     fn read_as<T>(
         &self,
@@ -505,17 +505,19 @@ impl Shard {
         self.rules.get(ask.number).counts_denied()
     }
 
-    /// Begins to look for the slot of a key, which is fetched from memory meanwhile. None if the ask cannot be decided in place.
+    /// [`Segments::begin_search`], for [`find_usual`](Self::find_usual). Returns none if the ask cannot be decided in
+    /// place.
     #[inline]
-    pub(crate) fn start_usual(&self, ask: &Ask<'_>) -> Option<SlotPlace> {
+    pub(crate) fn begin_search(&self, ask: &Ask<'_>) -> Option<SlotPlace> {
         if !ask.is_usual() || ask.cost == 0 || self.rules.are_paced() {
             return None;
         }
-        self.segments.start(ask.hash)
+        self.segments.begin_search(ask.hash)
     }
 
-    /// The place of a key's slot and the number of its rule, if the ask can be decided in place: it is a charge or a hold of a rate, the slot exists and was
-    /// written by the current numbers, and the state has room to grow. `of` is the number of asks that share that room.
+    /// The place of a key's slot and the number of its rule, if the ask can be decided in place. Then the ask is a
+    /// charge or a hold of a rate, the slot exists and was written by the current numbers, and the state has room to
+    /// grow. `of` is the number of asks that share that room.
     #[inline]
     pub(crate) fn find_usual(&self, ask: &Ask<'_>, start: SlotPlace, of: usize) -> Option<(SlotPlace, u16)> {
         let place = self.segments.locate(ask.hash, start)?;

@@ -69,7 +69,7 @@ pub(crate) fn limits(report: &mut Report) {
             let engine = engine(&policy);
             let nanos = |most| cpu_per_call(BUDGET, check_by_attribute(&engine, attribute, value, most));
             report.add(what(name), grouped(count), nanos(count - 1), "ns CPU", "1.3 x of 10");
-            // Requests for few limits have the same memory in the caches, however many limits there are.
+            // Requests for 9 limits use the same amount of memory, however many limits the policy has.
             let few = format!("{}, requests for 9 of them", what(name));
             report.add(few, grouped(count), nanos(9), "ns CPU", "1.3 x of 10");
         }

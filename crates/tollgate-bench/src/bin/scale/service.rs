@@ -370,7 +370,7 @@ const CLIENTS: u32 = 16;
 pub(crate) fn leaky_queue(report: &mut Report) {
     let backend = application();
     let directory = Directory::new();
-    // The queue lets as many requests go together.
+    // `group` is the number of requests that the queue lets go together at this rate.
     for (rate, group) in [(500, 3), (1000, 5), (2000, 9)] {
         let queue = format!("leaky_bucket: {{ rate: {rate}/s, queue: 1000 }}");
         let arrival = |group| Some(Arrival { pace: Duration::from_secs(1) * CLIENTS / rate, group });
@@ -412,10 +412,11 @@ fn least_per_count(server: &Server, counter: &AtomicU64) -> f64 {
 #[derive(Clone, Copy)]
 struct Arrival {
     pace: Duration, // between two requests of one client
-    group: u32,     // clients that send together
+    group: u32,     // the number of clients that send at the same time
 }
 
-/// Microseconds of the gateway's processor time per request. Each client sends its next request at its pace, or after the answer.
+/// Microseconds of the gateway's processor time per request. Each client sends its next request at the time that
+/// `arrival` sets. Without `arrival`, it sends when it has the answer to the last one.
 fn gateway_micros(server: &Server, address: SocketAddr, arrival: Option<Arrival>) -> f64 {
     let (served, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let begin = now();

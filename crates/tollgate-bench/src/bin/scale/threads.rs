@@ -28,8 +28,9 @@ struct Round {
     speed: f64, // millions of calls per second of wall time, all threads together
 }
 
-/// Millions of calls per second of wall time, all threads together, in the median quiet round of each. Then the median time that a
-/// cache line took from one core to the other between the rounds, in nanoseconds.
+/// Returns two things. The first is the speed of each contender in its median quiet round: millions of calls per
+/// second of wall time, all threads together. The second is the median result of [`handoff`], which runs after each
+/// round.
 fn race(contenders: &[Contender<'_>], calls: usize) -> (Vec<f64>, f64) {
     let mut handoffs = Vec::new();
     let mut rounds: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
@@ -49,8 +50,9 @@ fn race(contenders: &[Contender<'_>], calls: usize) -> (Vec<f64>, f64) {
     (rounds.iter().map(|rounds| median_speed(rounds)).collect(), handoffs[ROUNDS / 2])
 }
 
-/// The nanoseconds that a cache line takes from one core to the other. Cores of one chip share a cache and take about 25; the host of
-/// a virtual machine may also give it cores of two chips, which take about 180. Then no two threads can share memory quickly.
+/// The nanoseconds that a cache line takes from one core to the other. It takes about 25 ns between cores of one
+/// chip, which share a cache. The host of a virtual machine may also give it cores of two chips, and then it takes
+/// about 180 ns.
 fn handoff() -> f64 {
     const HANDOFFS: u64 = 20_000;
     let (line, epoch) = (Line(AtomicU64::new(0)), now());
@@ -121,7 +123,7 @@ fn add(lines: &[Line], random: &mut Random) {
     lines[random.below(lines.len() as u64) as usize].0.fetch_add(1, Relaxed);
 }
 
-/// Writes a random cache line without a lock or an atomic exchange: the least that any table does which threads share.
+/// Writes a random cache line without a lock or an atomic exchange. Any table that threads share does at least this.
 fn write(lines: &[Line], random: &mut Random) {
     let line = &lines[random.below(lines.len() as u64) as usize].0;
     line.store(line.load(Relaxed) + 1, Relaxed);
@@ -222,7 +224,7 @@ pub(crate) fn shared_key(report: &mut Report) {
     );
     let peer = "peer: atomic adds, 1 on a shared cache line and 3 on random ones of the table's size";
     report.add(peer, "2 threads", speeds[6] / speeds[5], "x", "the price of shared memory");
-    let peer = "peer: a limiter each, and a plain write of the same 4 shared cache lines per plan";
+    let peer = "peer: a limiter each, and plain writes of 1 shared cache line and 3 random ones per plan";
     report.add(peer, "2 threads", speeds[8] / speeds[7], "x", "the most for shared keys");
 }
 
