@@ -40,7 +40,10 @@ pub(crate) fn run(
         refused.extend(
             files.iter().map(|why| if is_headed(why) { why.clone() } else { format!("error: {why}") }),
         );
-        refused.push("help: pass --skip-files where secrets are not mounted".to_owned());
+        // A line can be faulty only in a file that can be read.
+        if files.iter().any(|why| !is_headed(why)) {
+            refused.push("help: pass --skip-files where secrets are not mounted".to_owned());
+        }
     }
     if !refused.is_empty() {
         return Err(refused.join("\n"));
