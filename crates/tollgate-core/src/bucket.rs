@@ -36,7 +36,7 @@ use crate::{Algorithm, BucketParts, Decision, Nanos, Outcome, Rate, RuleError, S
 /// assert_eq!(size_of_val(&key), 8);
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tat(u64); // 0: unused
 
 impl Tat {

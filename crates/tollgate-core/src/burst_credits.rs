@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::bucket::Bucket;
 use crate::rate::MAX_SPAN;
 use crate::{Algorithm, Holds, Outcome, Rate, RuleError, RuleParts, Status, Tat, Timestamp, TokenBucket};
 
@@ -43,7 +44,7 @@ pub struct BurstCredits {
 /// assert_eq!(rule.status(&key, Timestamp::from_nanos(0)).remaining, 50); // of which the peak lets 50 pass
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Credits {
     pub(crate) base: Tat,
     pub(crate) peak: Tat,
@@ -116,6 +117,11 @@ impl BurstCredits {
     /// Of two buckets that are known to go together.
     pub(crate) const fn of(base: TokenBucket, peak: TokenBucket) -> Self {
         Self { base, peak }
+    }
+
+    /// The bucket of the base rate, then that of the peak rate.
+    pub(crate) const fn buckets(&self) -> [&Bucket; 2] {
+        [self.base.bucket(), self.peak.bucket()]
     }
 
     pub(crate) const fn parts(&self) -> RuleParts {

@@ -120,7 +120,7 @@ impl Outcome {
 /// assert!(Retry::After(Nanos::new(u64::MAX)) < Retry::Unknown);
 /// assert_eq!(Retry::Unknown.max(Retry::Never), Retry::Never);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Retry {
     /// Exactly this long: a nanosecond earlier it is still denied.
     After(Nanos),

@@ -157,6 +157,14 @@ impl FixedWindow {
         Nanos::new(self.window)
     }
 
+    /// Has at least `used` charged in the window that ends at `end`, if that is not over.
+    pub(crate) fn present(&self, state: &mut Window, end: Timestamp, used: u64, now: Timestamp) {
+        if now < end && used > 0 {
+            let known = self.used(state, now);
+            *state = Window { end: state.end.max(end), used: known.max(used), ..*state };
+        }
+    }
+
     pub(crate) const fn parts(&self) -> RuleParts {
         let Self { limit, align, counts_denied, .. } = *self;
         RuleParts::FixedWindow { limit, window: self.window(), align, counts_denied }

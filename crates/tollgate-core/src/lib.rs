@@ -29,7 +29,7 @@
 //! | requests in flight | [`Concurrency`] | 40 bytes, and 32 per permit, or 56 where more than 64 are held |
 //!
 //! [`decide_all`] charges several limits or none. [`FairQueue`] shares slots by weight.
-//! [`adaptive`] moves limits with the load.
+//! [`adaptive`] moves limits with the load. [`lease`] lends parts of a limit to the nodes that share it.
 #![forbid(unsafe_code)]
 
 pub mod adaptive;
@@ -44,6 +44,7 @@ mod fair_queue;
 mod fixed_window;
 mod kind;
 mod leaky_bucket;
+pub mod lease;
 mod max_wait;
 mod parts;
 mod plan;

@@ -565,7 +565,7 @@ pub(crate) fn growth_of<T>(queue: &VecDeque<T>) -> usize {
 }
 
 /// What one algorithm remembers, as a kind of [`State`].
-trait Kind: Default {
+pub(crate) trait Kind: Default {
     fn find(state: &State) -> Option<&Self>;
     fn find_mut(state: &mut State) -> Option<&mut Self>;
     fn wrap(self) -> State;
@@ -609,7 +609,7 @@ fn read<S: Kind, T>(state: &State, reader: impl FnOnce(&S) -> T) -> T {
 
 /// The state as the kind a rule writes; one of another kind starts afresh.
 #[inline]
-fn own<S: Kind>(state: &mut State) -> &mut S {
+pub(crate) fn own<S: Kind>(state: &mut State) -> &mut S {
     if S::find(state).is_none() {
         *state = S::default().wrap();
     }

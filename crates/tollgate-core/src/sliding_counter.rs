@@ -118,6 +118,30 @@ impl SlidingCounter {
         Nanos::new(self.window)
     }
 
+    /// The length of a sub-window, rounded down.
+    pub(crate) const fn sub_window(&self) -> Nanos {
+        Nanos::new(self.window / self.buckets)
+    }
+
+    /// When the newest sub-window ends that was charged.
+    pub(crate) fn newest_end(&self, counts: &Counts) -> Timestamp {
+        self.start(counts.newest + 1)
+    }
+
+    /// The units that were charged in the newest sub-window.
+    pub(crate) fn newest_used(&self, counts: &Counts) -> u64 {
+        counts.held(counts.newest, self.buckets)
+    }
+
+    /// Has at least `used` charged in the sub-window that ends at `end`, if that is not over.
+    pub(crate) fn present(&self, counts: &mut Counts, end: Timestamp, used: u64, now: Timestamp) {
+        let index = self.locate(end).0.saturating_sub(1);
+        if used > 0 && index >= self.locate(now).0.max(counts.newest) {
+            let known = counts.open(index, self.buckets);
+            *known = used.max(*known);
+        }
+    }
+
     pub(crate) const fn parts(&self) -> RuleParts {
         let Self { limit, mode, .. } = *self;
         RuleParts::SlidingCounter { limit, window: self.window(), buckets: self.buckets as u32, mode }

@@ -1,0 +1,18 @@
+//! Leases: units of a shared limit that a node draws from the store, and then spends by itself.
+//!
+//! The store charges a grant when a node draws it. So all nodes together spend no more than the limit, however many they are and
+//! whatever is lost on the way. If units are short, the store charges units that come later, and the grant says from when on it may
+//! be spent. Nodes then need not ask again and again.
+//!
+//! This module is the store's half: [`Rule::lease_terms`](crate::Rule::lease_terms) says which rules can be leased, and
+//! [`Rule::grant`](crate::Rule::grant) decides how much a draw gets.
+
+mod bucket;
+mod grant;
+mod terms;
+
+pub use self::grant::{Draw, Grant, Mark};
+pub use self::terms::{NoLease, Terms};
+
+#[cfg(test)]
+mod tests;
