@@ -1,0 +1,346 @@
+//! What one node holds of one key.
+
+use super::demand::Demand;
+use super::{Draw, Grant, Mark, Terms};
+use crate::{Nanos, Retry, Timestamp};
+
+/// The most grants that a node holds of one key, with the one that it draws: one that is spent, and one that comes after it.
+const MOST_GRANTS: usize = 2;
+
+/// What one node holds of one key, and what it does next.
+///
+/// It does no I/O and reads no clock. The caller asks [`take`](Self::take) for each request, sends what
+/// [`next_step`](Self::next_step) returns, and says how that went. `now` is a clock of the node that never steps back and counts
+/// the time in which the machine was suspended.
+///
+/// ```
+/// use tollgate_core::lease::{Lease, Step, Take};
+/// use tollgate_core::{Nanos, Rate, Rule, State, Timestamp, TokenBucket};
+///
+/// let rule = Rule::from(TokenBucket::new(Rate::per_second(1000)?, 1000)?);
+/// let mut lease = Lease::new(rule.lease_terms(Nanos::new(100_000_000)).unwrap());
+/// let (mut store, at) = (State::default(), |us: u64| Timestamp::from_nanos(us * 1000));
+/// // The first requests come one by one, so the store decides them.
+/// assert_eq!(lease.take(1, at(0)), Take::Exact);
+/// // Then they come so often that the node draws a grant.
+/// while lease.take(1, at(500)) == Take::Exact {}
+/// let Some(Step::Draw { id, draw }) = lease.next_step(at(500)) else { panic!("no draw") };
+/// let grant = rule.grant(&mut store, &draw, at(800));
+/// assert!(lease.granted(id, &grant, at(800), at(1000)));
+/// assert!(matches!(lease.take(1, at(1000)), Take::Taken(_)));
+/// # Ok::<(), tollgate_core::RuleError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    terms: Terms,
+    demand: Demand,
+    held: Vec<HeldGrant>, // oldest first, at most `MOST_GRANTS`; one that is spent stays until its place is needed
+    in_flight: Option<DrawId>,
+    draws: u64,                       // sent so far
+    answered: u64,                    // the number of the newest draw that was answered
+    waiting_cost: u64,                // the highest cost that waits for a draw
+    denied: Option<(Timestamp, u64)>, // until when the store has nothing, for costs from this on
+    round_trip: Nanos,
+    last_start: Nanos, // of the newest grant
+    primary: u64,      // counts the changes of the primary
+    mark: Option<Mark>,
+    has_to_present: bool, // the primary may not know the mark
+    owed: u64,
+    is_closed: bool,
+}
+
+/// A grant that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct HeldGrant {
+    id: GrantId,
+    units: u64, // left
+    most: u64,  // that were granted
+    from: Timestamp,
+    until: Timestamp,
+    give_back_at: Option<Timestamp>, // when what is left goes back to the store
+    charged: Timestamp,              // by the clock of the store
+    primary: u64,
+}
+
+/// Names a draw, and knows when it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DrawId {
+    number: u64,
+    cost: u64, // that waits for it
+    owed: u64, // that it has the store charge
+    sent: Timestamp,
+    primary: u64,
+}
+
+/// Names a grant of one [`Lease`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GrantId(u64);
+
+/// What [`Lease::take`] says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a denied request must not go ahead"]
+pub enum Take {
+    /// It passes. Its cost was taken from this grant.
+    Taken(GrantId),
+    /// It is denied. Units for it come after this time.
+    Denied(Nanos),
+    /// It has to wait for a draw: for the one in flight, or for the one that [`Lease::next_step`] returns now.
+    Wait,
+    /// The store has to decide it: requests for this key are too rare for a grant, or no grant has enough units for its cost.
+    Exact,
+}
+
+/// What a node sends to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A draw. [`Lease::granted`] takes its answer.
+    Draw {
+        /// To be given back with the answer.
+        id: DrawId,
+        /// The draw.
+        draw: Draw,
+    },
+    /// Units that are not needed. There is no answer.
+    Return {
+        /// How many.
+        units: u64,
+        /// When they were charged, by the clock of the store.
+        charged: Timestamp,
+    },
+}
+
+impl Lease {
+    /// Holds nothing yet.
+    pub const fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            demand: Demand::NONE,
+            held: Vec::new(),
+            in_flight: None,
+            draws: 0,
+            answered: 0,
+            waiting_cost: 0,
+            denied: None,
+            round_trip: Nanos::ZERO,
+            last_start: Nanos::ZERO,
+            primary: 0,
+            mark: None,
+            has_to_present: false,
+            owed: 0,
+            is_closed: false,
+        }
+    }
+
+    /// The units that are held, whether they may be spent yet or not.
+    pub fn units(&self) -> u64 {
+        self.held.iter().map(|grant| grant.units).sum()
+    }
+
+    /// Whether a draw was sent that has neither been answered nor given up.
+    pub const fn has_draw_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Takes the cost of a request from one grant.
+    pub fn take(&mut self, cost: u64, now: Timestamp) -> Take {
+        self.demand.arrive(cost, now);
+        self.take_again(cost, now)
+    }
+
+    /// [`take`](Self::take) of a request that has waited, and has been counted before.
+    pub fn take_again(&mut self, cost: u64, now: Timestamp) -> Take {
+        self.held.retain(|grant| now < grant.until || grant.give_back_at.is_some());
+        let mut enough = self.held.iter_mut().filter(|grant| now < grant.until && grant.units >= cost);
+        if let Some(grant) = enough.find(|grant| grant.from <= now) {
+            grant.units -= cost;
+            return Take::Taken(grant.id);
+        }
+        if let Some((until, from_cost)) = self.denied
+            && now < until
+            && cost >= from_cost
+        {
+            return Take::Denied(until.since(now));
+        }
+        let later = self.held.iter().filter(|grant| now < grant.from && grant.units >= cost);
+        if let Some(from) = later.map(|grant| grant.from).min() {
+            return Take::Denied(from.since(now));
+        }
+        if self.in_flight.is_none() && (!self.can_draw(now) || self.is_rare(now)) {
+            return Take::Exact;
+        }
+        self.waiting_cost = self.waiting_cost.max(cost);
+        Take::Wait
+    }
+
+    /// Puts units back into the grant they were taken from. Returns how many: none if the grant is gone, and fewer if the node
+    /// would hold more than it may.
+    pub fn put_back(&mut self, id: GrantId, cost: u64) -> u64 {
+        let room = self.terms.most_held().saturating_sub(self.units());
+        let Some(grant) = self.held.iter_mut().find(|grant| grant.id == id) else { return 0 };
+        let given = cost.min(grant.most - grant.units).min(room);
+        grant.units += given;
+        given
+    }
+
+    /// What to send to the store now, if anything. It counts as sent.
+    pub fn next_step(&mut self, now: Timestamp) -> Option<Step> {
+        if let Some(step) = self.give_back(now) {
+            return Some(step);
+        }
+        let is_denied =
+            self.denied.is_some_and(|(until, cost)| now < until && self.waiting_cost.max(1) >= cost);
+        let is_short = !self.is_rare(now) && self.lasts(now) <= self.reach();
+        let needs_draw = self.can_draw(now) && !is_denied && (self.waiting_cost > 0 || is_short);
+        if !needs_draw {
+            return None;
+        }
+        self.draws += 1;
+        let cost = std::mem::take(&mut self.waiting_cost);
+        let id = DrawId { number: self.draws, cost, owed: self.owed, sent: now, primary: self.primary };
+        self.in_flight = Some(id);
+        let draw = Draw {
+            sync: self.terms.sync(),
+            demand: self.demand.per_second(now).max(1),
+            cost,
+            owed: self.owed,
+            mark: if self.has_to_present { self.mark } else { None },
+        };
+        Some(Step::Draw { id, draw })
+    }
+
+    /// Takes the answer to a draw, which the store charged at `charged` by its own clock. Requests that wait should ask again. Returns
+    /// whether units were added. None are added if the answer comes too late or for a second time: then its units are lost.
+    pub fn granted(&mut self, id: DrawId, grant: &Grant, charged: Timestamp, now: Timestamp) -> bool {
+        if id.number <= self.answered || id.primary != self.primary {
+            return false;
+        }
+        self.answered = id.number;
+        self.end_draw(id);
+        (self.mark, self.has_to_present) = (Some(grant.mark), false);
+        self.owed = self.owed.saturating_sub(id.owed);
+        self.note_round_trip(now.since(id.sent));
+        self.denied = match grant.retry {
+            Some(Retry::After(wait)) => Some((now.after(wait), id.cost.max(1))),
+            _ => None,
+        };
+        let Grant { units, start, end, .. } = *grant;
+        let life_ends = id.sent.after(self.terms.life());
+        let until = end.map_or(life_ends.after(start), |end| id.sent.after(end).min(life_ends));
+        if units == 0 || now >= until || !self.has_place() || self.is_closed {
+            return false;
+        }
+        if self.held.len() == MOST_GRANTS {
+            self.held.retain(|grant| grant.units > 0);
+        }
+        self.last_start = start;
+        // A return counts only before the life ends, by the clock of the store.
+        let margin = Nanos::new(2 * self.round_trip.get());
+        let give_back_at = (!start.is_zero())
+            .then(|| Timestamp::from_nanos(life_ends.as_nanos().saturating_sub(margin.get())));
+        let from = now.after(start);
+        self.held.push(HeldGrant {
+            id: GrantId(id.number),
+            units,
+            most: units,
+            from,
+            until,
+            give_back_at,
+            charged,
+            primary: self.primary,
+        });
+        true
+    }
+
+    /// Says that no answer to a draw came in time. The store may have charged it or not. Requests that wait should ask again.
+    pub fn lost(&mut self, id: DrawId) {
+        self.end_draw(id);
+    }
+
+    /// Says that another server answers from now on, which may have forgotten some writes. A draw in flight is lost: requests that
+    /// wait should ask again.
+    pub fn change_primary(&mut self) {
+        self.primary += 1;
+        (self.in_flight, self.waiting_cost) = (None, 0);
+        self.has_to_present = self.mark.is_some();
+        self.held.iter_mut().for_each(|grant| grant.give_back_at = None);
+    }
+
+    /// Goes by other numbers. Grants of the old ones are no longer spent.
+    pub fn change_terms(&mut self, terms: Terms) {
+        let Self { demand, draws, primary, owed, .. } = self;
+        *self = Self {
+            demand: *demand,
+            draws: *draws,
+            answered: *draws,
+            primary: *primary,
+            owed: *owed,
+            ..Self::new(terms)
+        };
+    }
+
+    /// Notes units that were spent while the store gave no answer. The next draw has the store charge them.
+    pub const fn owe(&mut self, units: u64) {
+        self.owed = self.owed.saturating_add(units);
+    }
+
+    /// Draws no more. [`next_step`](Self::next_step) then returns what is left to the store.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Ends a draw. Requests that wait ask again, and then say what they cost.
+    fn end_draw(&mut self, id: DrawId) {
+        if self.in_flight == Some(id) {
+            (self.in_flight, self.waiting_cost) = (None, 0);
+        }
+    }
+
+    /// Whether a draw may be sent. If a grant is held that may be spent later, its units are enough until then.
+    fn can_draw(&self, now: Timestamp) -> bool {
+        self.in_flight.is_none()
+            && !self.is_closed
+            && self.has_place()
+            && self.held.iter().all(|grant| grant.from <= now)
+    }
+
+    /// Whether another grant may be held.
+    fn has_place(&self) -> bool {
+        self.held.iter().filter(|grant| grant.units > 0).count() < MOST_GRANTS
+    }
+
+    /// Whether so few requests come that a draw would be of no use before the next.
+    fn is_rare(&self, now: Timestamp) -> bool {
+        u128::from(self.demand.per_second(now)) * u128::from(self.terms.sync().get()) < 2_000_000_000
+    }
+
+    /// How long what is held lasts at the present demand.
+    fn lasts(&self, now: Timestamp) -> Nanos {
+        let per_second = self.demand.per_second(now);
+        let end = self.held.iter().fold(now, |end, grant| {
+            end.max(grant.from).after(Demand::lasting(grant.units, per_second)).min(grant.until.max(end))
+        });
+        end.since(now)
+    }
+
+    /// A draw is sent when what is held lasts no longer than this.
+    fn reach(&self) -> Nanos {
+        Nanos::new(self.last_start.get().saturating_add(3 * self.round_trip.get()))
+    }
+
+    fn note_round_trip(&mut self, found: Nanos) {
+        let known = self.round_trip.get();
+        self.round_trip = if known == 0 { found } else { Nanos::new(known - known / 4 + found.get() / 4) };
+    }
+
+    /// Gives one grant back that is no longer needed.
+    fn give_back(&mut self, now: Timestamp) -> Option<Step> {
+        let is_over = |grant: &HeldGrant| self.is_closed || grant.give_back_at.is_some_and(|at| now >= at);
+        while let Some(place) = self.held.iter().position(is_over) {
+            let HeldGrant { units, charged, primary, .. } = self.held.remove(place);
+            if units > 0 && primary == self.primary {
+                return Some(Step::Return { units, charged });
+            }
+        }
+        None
+    }
+}
