@@ -488,6 +488,22 @@ fn another_primary_gets_the_mark_once_and_no_returns() {
 }
 
 #[test]
+fn units_of_another_primary_are_spent_but_not_returned() {
+    for is_dated in [false, true] {
+        let (_, mut lease) = lease();
+        busy(&mut lease, 0);
+        let (id, _) = next_draw(&mut lease, 0);
+        assert!(lease.granted(id, &granted(50, 80 * u64::from(is_dated)), at(0), at(MS)));
+        lease.change_primary();
+        assert!(matches!(lease.take(1, at(81 * MS)), Take::Taken(_)));
+        let mut closed = lease.clone();
+        closed.close();
+        assert_eq!((closed.next_step(at(82 * MS)), closed.units()), (None, 0));
+        assert!(!matches!(lease.next_step(at(499 * MS)), Some(Step::Return { .. })));
+    }
+}
+
+#[test]
 fn a_closed_lease_returns_what_is_left_once() {
     let (_, mut lease) = lease();
     busy(&mut lease, 0);
