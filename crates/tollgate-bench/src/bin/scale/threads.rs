@@ -19,7 +19,17 @@ const QUIET: f64 = 0.05;
 /// A contender: the number of its threads, and the work of one of them: calls, from a sequence of random numbers.
 struct Contender<'a> {
     threads: usize,
-    work: &'a (dyn Fn(usize, usize, &mut Random) + Sync),
+    work: &'a Work<'a>,
+}
+
+type Work<'a> = dyn Fn(usize, usize, &mut Random) + Sync + 'a;
+
+/// A contender for each number of threads of each work, in this order.
+fn contenders<'a>(works: &[(&'a Work<'a>, &[usize])]) -> Vec<Contender<'a>> {
+    let each = |&(work, threads): &(&'a Work<'a>, &[usize])| {
+        threads.iter().map(|&threads| Contender { threads, work }).collect::<Vec<_>>()
+    };
+    works.iter().flat_map(each).collect()
 }
 
 /// The measurement of one round.
@@ -188,17 +198,7 @@ pub(crate) fn shared_key(report: &mut Report) {
         }
     };
     let (speeds, handoff) = race(
-        &[
-            Contender { threads: 1, work: &together },
-            Contender { threads: 2, work: &together },
-            Contender { threads: 8, work: &together },
-            Contender { threads: 1, work: &apart },
-            Contender { threads: 2, work: &apart },
-            Contender { threads: 1, work: &adds },
-            Contender { threads: 2, work: &adds },
-            Contender { threads: 1, work: &writes },
-            Contender { threads: 2, work: &writes },
-        ],
+        &contenders(&[(&together, &[1, 2, 8]), (&apart, &[1, 2]), (&adds, &[1, 2]), (&writes, &[1, 2])]),
         80_000,
     );
     let what = "threads on a plan of 4 limits, one with a shared key";
@@ -255,16 +255,7 @@ pub(crate) fn distinct_keys(report: &mut Report) {
         }
     };
     let (speeds, handoff) = race(
-        &[
-            Contender { threads: 1, work: &together },
-            Contender { threads: 2, work: &together },
-            Contender { threads: 1, work: &apart },
-            Contender { threads: 2, work: &apart },
-            Contender { threads: 1, work: &adds },
-            Contender { threads: 2, work: &adds },
-            Contender { threads: 1, work: &writes },
-            Contender { threads: 2, work: &writes },
-        ],
+        &contenders(&[(&together, &[1, 2]), (&apart, &[1, 2]), (&adds, &[1, 2]), (&writes, &[1, 2])]),
         400_000,
     );
     let what = "threads on distinct keys, 1 M keys";
