@@ -7,6 +7,7 @@ mod prefetch;
 mod rules;
 mod segments;
 mod shard;
+mod shard_rules;
 mod slab;
 mod slot;
 

@@ -39,7 +39,7 @@ fn rules_run_out_only_where_keys_in_use_need_them() {
         limiter.check(&i)
     };
     let allowed = (0..500_u64).filter(|&i| check(i).is_allowed()).count();
-    assert_eq!(allowed, 300); // as many as can be told apart here
+    assert_eq!(allowed, 300); // the shard has no number for another rule
     assert_eq!((limiter.stats().rules, limiter.stats().refused), (300, 200));
     // A key that is known is denied, too, if its rule has no place, and keeps what it has.
     assert_eq!(check(7), check(7));

@@ -2,9 +2,10 @@
 
 use tollgate_core::{Nanos, Rule, State, StateView, Timestamp};
 
-use super::{Ask, Shard, is_abandoned, is_word, read};
+use super::slot_state::{is_abandoned, is_word, read};
+use super::{Ask, Shard};
 use crate::WhenFull;
-use crate::table::rules::ShardRules;
+use crate::table::shard_rules::ShardRules;
 use crate::table::slot::Slot;
 
 /// Where the charge of a request goes.
