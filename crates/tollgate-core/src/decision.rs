@@ -145,7 +145,7 @@ pub enum Retry {
 /// assert_eq!(rule.status(&key, now), Status { remaining: 6, reset_after: Nanos::new(800_000_000) });
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status {
     /// How many requests of cost 1 would still pass at this instant. Rounded down.
     pub remaining: u64,

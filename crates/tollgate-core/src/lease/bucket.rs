@@ -26,7 +26,7 @@ impl Bucket {
         let tolerance = i128::from(self.tolerance());
         let reserve = (i128::from(draw.sync.get()) * per_nano).min(tolerance / 4);
         let room = tolerance - reserve - i128::from(ahead); // negative if units to come have been promised
-        let free = room.div_euclid(interval);
+        let (free, kept) = (room.div_euclid(interval), reserve / interval);
         let sizes = draw.sizes(self.capacity(), self.gained_in(Nanos::new(1_000_000)));
         let (wanted, least, most) =
             (i128::from(draw.wanted()), i128::from(sizes.least), i128::from(sizes.most));
@@ -34,8 +34,8 @@ impl Bucket {
             let units = wanted.min(free / 2).min(most).max(least); // at most `free`
             return Some(Offer { units: u64::try_from(units).ok()?, start: Nanos::ZERO });
         }
-        // `reserve + room` is what is left to promise: `H - D` of the contract. Units are below 2^62, and ticks below 2^63.
-        let share = (reserve + room).max(0) * wanted / (wanted * interval + reserve).max(1);
+        // `kept + free` is what is left to promise: `R * (H - D)` of the contract. Both are whole units, which scripts count exactly.
+        let share = (kept + free).max(0) * wanted / (wanted + kept).max(1);
         let units = share.clamp(least, most);
         let start = self.nanos(u64::try_from(units * interval - room).ok()?);
         if start > LATEST {

@@ -26,6 +26,11 @@ pub(crate) struct Demand {
 impl Demand {
     pub(crate) const NONE: Self = Self { average: 0, units: 0, arrivals: 0, since: None };
 
+    /// So many units per second until now.
+    pub(crate) const fn of(per_second: u64, now: Timestamp) -> Self {
+        Self { average: per_second, since: Some(now), ..Self::NONE }
+    }
+
     /// Notes a request. The first one begins the count and is not part of it: one request says nothing about a rate.
     pub(crate) fn arrive(&mut self, cost: u64, now: Timestamp) {
         let Some(since) = self.since else {

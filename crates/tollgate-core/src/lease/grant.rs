@@ -1,7 +1,7 @@
 //! How much a draw gets.
 
 use crate::rule::own;
-use crate::{Credits, Nanos, Outcome, PermitId, Retry, Rule, State, Tat, Timestamp, Window};
+use crate::{Credits, Nanos, Outcome, PermitId, Retry, Rule, State, Status, Tat, Timestamp, Window};
 
 /// A node's question to the store: units of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +31,8 @@ pub struct Grant {
     pub retry: Option<Retry>,
     /// What the store has charged by now.
     pub mark: Mark,
+    /// What remains of the key in the store.
+    pub status: Status,
 }
 
 /// What a store has charged to a key. A node presents the latest mark it knows to a store that may have forgotten it.
@@ -127,7 +129,7 @@ impl Rule {
         let Offer { units, start } = offer;
         self.spend(state, PermitId(0), units, now);
         let end = if units > 0 { self.window_end(state).map(|end| end.since(now)) } else { None };
-        Grant { units, start, end, retry, mark: self.mark(state) }
+        Grant { units, start, end, retry, mark: self.mark(state), status: self.status(state, now) }
     }
 
     /// What a draw gets. None if that is nothing that could be spent within a second.

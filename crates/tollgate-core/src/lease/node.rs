@@ -46,6 +46,7 @@ pub struct Lease {
     mark: Option<Mark>,
     has_to_present: bool, // the primary may not know the mark
     owed: u64,
+    lapsed: u64, // units that were granted and can no longer be spent or returned, since `take_lapsed`
     is_closed: bool,
 }
 
@@ -66,15 +67,23 @@ struct HeldGrant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DrawId {
     number: u64,
-    cost: u64, // that waits for it
-    owed: u64, // that it has the store charge
+    cost: u64,       // that waits for it
+    owed: u64,       // that it has the store charge
+    is_single: bool, // it asks for one cost, and for no more
     sent: Timestamp,
     primary: u64,
 }
 
 /// Names a grant of one [`Lease`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GrantId(u64);
+pub struct GrantId(pub(super) u64);
+
+impl GrantId {
+    /// No other grant of the same [`Lease`] has this number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// What [`Lease::take`] says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +111,8 @@ pub enum Step {
     },
     /// Units that are not needed. There is no answer.
     Return {
+        /// The grant that they are from.
+        id: GrantId,
         /// How many.
         units: u64,
         /// When they were charged, by the clock of the store.
@@ -127,13 +138,47 @@ impl Lease {
             mark: None,
             has_to_present: false,
             owed: 0,
+            lapsed: 0,
             is_closed: false,
         }
+    }
+
+    /// Holds nothing yet, and knows how many units requests ask for per second.
+    pub fn with_demand(terms: Terms, per_second: u64, now: Timestamp) -> Self {
+        Self { demand: Demand::of(per_second, now), ..Self::new(terms) }
+    }
+
+    /// The terms that the grants are drawn on.
+    pub const fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// The units that are held, whether they may be spent yet or not.
     pub fn units(&self) -> u64 {
         self.held.iter().map(|grant| grant.units).sum()
+    }
+
+    /// The units that may be spent now.
+    pub fn units_now(&self, now: Timestamp) -> u64 {
+        let now = self.held.iter().filter(|grant| grant.from <= now && now < grant.until);
+        now.map(|grant| grant.units).sum()
+    }
+
+    /// The units that have lapsed since the last call: they were granted, and were neither spent nor returned in time.
+    pub fn take_lapsed(&mut self) -> u64 {
+        std::mem::take(&mut self.lapsed)
+    }
+
+    /// Whether nothing would be lost with it: it holds nothing, waits for nothing, owes nothing, and requests are rare.
+    pub fn is_idle(&self, now: Timestamp) -> bool {
+        let is_held = |grant: &HeldGrant| grant.units > 0 && now < grant.until;
+        self.in_flight.is_none() && self.owed == 0 && self.is_rare(now) && !self.held.iter().any(is_held)
+    }
+
+    /// When units have to be returned, if requests do not spend them. [`next_step`](Self::next_step) then returns them.
+    pub fn next_return(&self) -> Option<Timestamp> {
+        let unspent = self.held.iter().filter(|grant| grant.units > 0);
+        unspent.filter_map(|grant| grant.give_back_at).min()
     }
 
     /// Whether a draw was sent that has neither been answered nor given up.
@@ -149,7 +194,7 @@ impl Lease {
 
     /// [`take`](Self::take) of a request that has waited, and has been counted before.
     pub fn take_again(&mut self, cost: u64, now: Timestamp) -> Take {
-        self.held.retain(|grant| now < grant.until || grant.give_back_at.is_some());
+        self.drop_ended(now);
         let mut enough = self.held.iter_mut().filter(|grant| now < grant.until && grant.units >= cost);
         if let Some(grant) = enough.find(|grant| grant.from <= now) {
             grant.units -= cost;
@@ -194,24 +239,45 @@ impl Lease {
         if !needs_draw {
             return None;
         }
-        self.draws += 1;
         let cost = std::mem::take(&mut self.waiting_cost);
-        let id = DrawId { number: self.draws, cost, owed: self.owed, sent: now, primary: self.primary };
+        let demand = self.demand.per_second(now).max(1);
+        Some(self.draw(Draw { sync: self.terms.sync(), demand, ..Draw::of_cost(cost) }, now))
+    }
+
+    /// A draw of exactly one cost, for a request that [`take`](Self::take) has left to the store. It counts as sent. If there is no
+    /// room for its grant, another grant goes back first: call it again after each return.
+    ///
+    /// Returns nothing while another draw is in flight.
+    pub fn draw_single(&mut self, cost: u64, now: Timestamp) -> Option<Step> {
+        if self.in_flight.is_some() || self.is_closed {
+            return None;
+        }
+        if !self.has_place()
+            && let Some(smallest) = self.held.iter_mut().min_by_key(|grant| (grant.units == 0, grant.units))
+        {
+            smallest.give_back_at = Some(now);
+        }
+        if let Some(step) = self.give_back(now) {
+            return Some(step);
+        }
+        Some(self.draw(Draw::of_cost(cost), now))
+    }
+
+    /// Sends a draw.
+    fn draw(&mut self, draw: Draw, now: Timestamp) -> Step {
+        self.draws += 1;
+        let (cost, owed, is_single) = (draw.cost, self.owed, draw.demand == 0);
+        let id = DrawId { number: self.draws, cost, owed, is_single, sent: now, primary: self.primary };
         self.in_flight = Some(id);
-        let draw = Draw {
-            sync: self.terms.sync(),
-            demand: self.demand.per_second(now).max(1),
-            cost,
-            owed: self.owed,
-            mark: if self.has_to_present { self.mark } else { None },
-        };
-        Some(Step::Draw { id, draw })
+        let mark = if self.has_to_present { self.mark } else { None };
+        Step::Draw { id, draw: Draw { owed, mark, ..draw } }
     }
 
     /// Takes the answer to a draw, which the store charged at `charged` by its own clock. Requests that wait should ask again. Returns
     /// whether units were added. None are added if the answer comes too late or for a second time: then its units are lost.
     pub fn granted(&mut self, id: DrawId, grant: &Grant, charged: Timestamp, now: Timestamp) -> bool {
         if id.number <= self.answered || id.primary != self.primary {
+            self.lapsed += if id.number > self.answered { grant.units } else { 0 };
             return false;
         }
         self.answered = id.number;
@@ -227,6 +293,7 @@ impl Lease {
         let life_ends = id.sent.after(self.terms.life());
         let until = end.map_or(life_ends.after(start), |end| id.sent.after(end).min(life_ends));
         if units == 0 || now >= until || !self.has_place() || self.is_closed {
+            self.lapsed += units;
             return false;
         }
         if self.held.len() == MOST_GRANTS {
@@ -235,7 +302,7 @@ impl Lease {
         self.last_start = start;
         // A return counts only before the life ends, by the clock of the store.
         let margin = Nanos::new(2 * self.round_trip.get());
-        let give_back_at = (!start.is_zero())
+        let give_back_at = (!start.is_zero() || id.is_single)
             .then(|| Timestamp::from_nanos(life_ends.as_nanos().saturating_sub(margin.get())));
         let from = now.after(start);
         self.held.push(HeldGrant {
@@ -267,8 +334,10 @@ impl Lease {
 
     /// Goes by other numbers. Grants of the old ones are no longer spent.
     pub fn change_terms(&mut self, terms: Terms) {
+        let lapsed = self.lapsed + self.units();
         let Self { demand, draws, primary, owed, .. } = self;
         *self = Self {
+            lapsed,
             demand: *demand,
             draws: *draws,
             answered: *draws,
@@ -286,6 +355,16 @@ impl Lease {
     /// Draws no more. [`next_step`](Self::next_step) then returns what is left to the store.
     pub fn close(&mut self) {
         self.is_closed = true;
+    }
+
+    /// Forgets grants whose life has ended, except if they can still be returned.
+    fn drop_ended(&mut self, now: Timestamp) {
+        let lapsed = &mut self.lapsed;
+        self.held.retain(|grant| {
+            let stays = now < grant.until || grant.give_back_at.is_some();
+            *lapsed += if stays { 0 } else { grant.units };
+            stays
+        });
     }
 
     /// Ends a draw. Requests that wait ask again, and then say what they cost.
@@ -336,10 +415,11 @@ impl Lease {
     fn give_back(&mut self, now: Timestamp) -> Option<Step> {
         let is_over = |grant: &HeldGrant| self.is_closed || grant.give_back_at.is_some_and(|at| now >= at);
         while let Some(place) = self.held.iter().position(is_over) {
-            let HeldGrant { units, charged, primary, .. } = self.held.remove(place);
+            let HeldGrant { id, units, charged, primary, .. } = self.held.remove(place);
             if units > 0 && primary == self.primary {
-                return Some(Step::Return { units, charged });
+                return Some(Step::Return { id, units, charged });
             }
+            self.lapsed += units;
         }
         None
     }

@@ -12,7 +12,7 @@ use tollgate_testkit::Random;
 use super::*;
 use crate::{
     AlgorithmKind, Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Nanos, Outcome,
-    PermitId, Rate, Retry, Rule, SlidingCounter, SlidingLog, State, Timestamp, TokenBucket,
+    PermitId, Rate, Retry, Rule, SlidingCounter, SlidingLog, State, Status, Timestamp, TokenBucket,
 };
 
 const MS: u64 = 1_000_000;

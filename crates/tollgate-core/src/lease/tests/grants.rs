@@ -71,7 +71,7 @@ fn a_draw_without_demand_is_decided_as_one_request() {
     }
 }
 
-/// The contract as it is written, for an interval of `t` nanoseconds, in exact fractions. Returns the units and the start.
+/// The contract as it is written, for an interval of `t` nanoseconds. Returns the units and the start.
 fn by_the_contract(burst: i128, t: i128, ahead: i128, draw: &Draw) -> Option<(i128, i128)> {
     let (sync, demand) = (i128::from(draw.sync.get()), i128::from(draw.demand));
     let h = sync.min(burst * t / 4);
@@ -85,8 +85,9 @@ fn by_the_contract(burst: i128, t: i128, ahead: i128, draw: &Draw) -> Option<(i1
     if free >= least {
         return Some((least.max(w.min(free / 2).min(most)), 0));
     }
-    // g = R * (H - D) * w / (w + R * H), with R = 1 / t, in one fraction.
-    let (numerator, denominator) = ((h - beyond).max(0) * w, t * w + h);
+    // g = R * (H - D) * w / (w + R * H), with R = 1 / t: `R * H` and `-R * D` in whole units, rounded down.
+    let kept = h / t;
+    let (numerator, denominator) = ((kept + free).max(0) * w, w + kept);
     let g = if denominator == 0 { 0 } else { numerator / denominator }.clamp(least, most);
     let start = g * t + beyond;
     (start <= i128::from(S)).then_some((g, start))

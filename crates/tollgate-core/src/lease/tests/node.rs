@@ -23,7 +23,7 @@ fn next_draw(lease: &mut Lease, now: u64) -> (DrawId, Draw) {
 
 fn granted(units: u64, start_ms: u64) -> Grant {
     let mark = Mark::Bucket(crate::Tat::default());
-    Grant { units, start: Nanos::new(start_ms * MS), end: None, retry: None, mark }
+    Grant { units, start: Nanos::new(start_ms * MS), end: None, retry: None, mark, status: Status::default() }
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_closed_lease_returns_what_is_left_once() {
     assert!(lease.granted(id, &granted(50, 0), at(77), at(MS)));
     let _ = lease.take(20, at(MS));
     lease.close();
-    assert_eq!(lease.next_step(at(MS)), Some(Step::Return { units: 30, charged: at(77) }));
+    assert_eq!(lease.next_step(at(MS)), Some(Step::Return { id: GrantId(1), units: 30, charged: at(77) }));
     assert_eq!((lease.next_step(at(MS)), lease.units()), (None, 0));
     assert_eq!(lease.take(1, at(MS)), Take::Exact);
 }
@@ -166,7 +166,7 @@ fn dated_units_that_nobody_needs_are_returned_before_their_life_ends() {
     assert!(lease.granted(id, &granted(50, 80), at(77), at(MS)));
     assert!(!matches!(lease.clone().next_step(at(497 * MS)), Some(Step::Return { .. })));
     let step = lease.next_step(at(498 * MS)); // two round trips before the life ends
-    assert_eq!(step, Some(Step::Return { units: 50, charged: at(77) }));
+    assert_eq!(step, Some(Step::Return { id: GrantId(1), units: 50, charged: at(77) }));
 }
 
 #[test]
@@ -269,4 +269,60 @@ fn random_histories_leave_no_request_waiting_and_spend_only_what_was_charged() {
             assert!(lease.units() <= terms.most_held().max(40 * 2), "seed {seed}: {} units", lease.units());
         }
     }
+}
+
+#[test]
+fn a_single_draw_asks_for_one_cost_and_returns_what_is_put_back() {
+    let (_, mut lease) = lease();
+    assert_eq!(lease.take(3, at(0)), Take::Exact);
+    let Some(Step::Draw { id, draw }) = lease.draw_single(3, at(0)) else { panic!("no draw") };
+    assert_eq!((draw.cost, draw.demand), (3, 0));
+    assert_eq!(lease.draw_single(3, at(0)), None, "one draw is in flight at most");
+    assert!(lease.granted(id, &granted(3, 0), at(77), at(MS)));
+    let Take::Taken(grant) = lease.take_again(3, at(MS)) else { panic!("it was drawn for this request") };
+    assert_eq!(lease.put_back(grant, 3), 3);
+    assert!(!lease.is_idle(at(MS)));
+    assert_eq!(lease.next_return(), Some(at(498 * MS)), "two round trips before the life ends");
+    assert_eq!(lease.next_step(at(497 * MS)), None);
+    let step = lease.next_step(at(498 * MS));
+    assert_eq!(step, Some(Step::Return { id: grant, units: 3, charged: at(77) }));
+    assert!(lease.is_idle(at(498 * MS)));
+}
+
+#[test]
+fn single_draws_return_the_smaller_grant_if_there_is_no_place() {
+    let (_, mut lease) = lease();
+    for (draw, cost) in [(1, 2), (2, 5)] {
+        let Some(Step::Draw { id, .. }) = lease.draw_single(cost, at(0)) else { panic!("no draw {draw}") };
+        assert!(lease.granted(id, &granted(cost, 0), at(0), at(MS)));
+    }
+    let returned = lease.draw_single(9, at(MS));
+    assert_eq!(returned, Some(Step::Return { id: GrantId(1), units: 2, charged: at(0) }));
+    assert!(matches!(lease.draw_single(9, at(MS)), Some(Step::Draw { .. })));
+}
+
+#[test]
+fn units_that_are_not_spent_in_time_are_counted_once() {
+    let (_, mut lease) = lease();
+    busy(&mut lease, 0);
+    let (id, _) = next_draw(&mut lease, 0);
+    assert!(lease.granted(id, &granted(50, 0), at(0), at(MS)));
+    assert!(matches!(lease.take(20, at(MS)), Take::Taken(_)));
+    assert_eq!((lease.units_now(at(499 * MS)), lease.take_lapsed()), (30, 0));
+    assert_eq!(lease.units_now(at(500 * MS)), 0);
+    assert!(!matches!(lease.take(1, at(500 * MS)), Take::Taken(_)));
+    assert_eq!((lease.take_lapsed(), lease.take_lapsed()), (30, 0));
+    let (id, _) = next_draw(&mut lease, 500 * MS);
+    assert!(!lease.granted(id, &granted(7, 0), at(0), at(1001 * MS)), "it comes after its life");
+    assert_eq!(lease.take_lapsed(), 7);
+}
+
+#[test]
+fn a_lease_with_demand_draws_at_its_first_request() {
+    let terms = *lease().1.terms();
+    let mut lease = Lease::with_demand(terms, 5000, at(0));
+    assert_eq!(lease.take(1, at(0)), Take::Wait);
+    let (_, draw) = next_draw(&mut lease, 0);
+    assert_eq!(draw.cost, 1);
+    assert!((4800..=5000).contains(&draw.demand), "{}", draw.demand);
 }

@@ -117,7 +117,7 @@ fn simulate(rule: Rule, rate: u64, demands: &[u64], seconds: u64) -> Result {
                     draws.push((id, draw));
                     events.push(Reverse((now + ONE_WAY, Event::Draw(node, draws.len() - 1))));
                 }
-                Step::Return { units, charged } => {
+                Step::Return { units, charged, .. } => {
                     events.push(Reverse((now + ONE_WAY, Event::Return(units, charged.as_nanos()))));
                 }
             }
