@@ -54,5 +54,6 @@ pub use schema::{reference, schema};
 pub use yaml::MAX_POLICY_BYTES;
 
 pub use store::{
-    Ask, Decisions, KeyState, Later, LimitDecision, LimitDecisions, Source, Store, StoredPermit, Unavailable,
+    Ask, Decisions, DrawCall, Drawn, KeyState, Later, LeaseStore, LeasedKey, LimitDecision, LimitDecisions,
+    PrimaryId, ReturnCall, Source, Store, StoredPermit, Unavailable,
 };

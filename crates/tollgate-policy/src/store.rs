@@ -3,9 +3,12 @@
 //! The table of this process does not implement the trait, because it answers at once. A store outside the process answers later,
 //! or not at all.
 
+mod lease;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -13,6 +16,8 @@ use tollgate::adaptive::Pace;
 use tollgate::{Action, Decision, Group, Nanos, Rule};
 
 use crate::engine::USUAL_ASKS;
+
+pub use self::lease::{DrawCall, Drawn, LeaseStore, LeasedKey, PrimaryId, ReturnCall};
 
 /// A store outside this process. It keeps the states of keys, and changes all states of one request atomically, by one clock for
 /// all processes. It decides by the rules of the asks and has no rules of its own.
@@ -40,6 +45,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// The number of processes that share the store, as far as the store knows. Limits are divided by it during an outage.
     fn nodes(&self) -> u32;
+
+    /// What leases need. None for a store that nodes cannot draw grants from.
+    fn leases(self: Arc<Self>) -> Option<Arc<dyn LeaseStore>> {
+        None
+    }
 }
 
 /// An answer that has to be waited for.
@@ -129,6 +139,8 @@ pub enum Source {
     Memory,
     /// The store that several processes share.
     Store,
+    /// Grants that this process has drawn from the store.
+    Lease,
     /// A recent denial of the store, repeated without a call.
     DeniedCache,
     /// `on_error` of the policy, because the store gave no answer.
@@ -141,6 +153,7 @@ impl Source {
         match self {
             Self::Memory => "memory",
             Self::Store => "store",
+            Self::Lease => "lease",
             Self::DeniedCache => "denied_cache",
             Self::Fallback => "fallback",
         }

@@ -96,7 +96,8 @@ struct RequestLabels {
 }
 
 /// Who decides.
-const SOURCES: [Source; 4] = [Source::Memory, Source::Store, Source::DeniedCache, Source::Fallback];
+const SOURCES: [Source; 5] =
+    [Source::Memory, Source::Store, Source::Lease, Source::DeniedCache, Source::Fallback];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabels {

@@ -62,6 +62,6 @@ pub use tollgate_core::{
     Action, Algorithm, AlgorithmKind, Align, BucketParts, BurstCredits, Concurrency, Decision, FixedWindow,
     Group, Holds, LeakyBucket, MaxWait, Mode, Nanos, Outcome, PermitId, Rate, Retry, Rule, RuleError,
     RuleParts, SlidingCounter, SlidingLog, Status, Timestamp, TokenBucket, Verdict, WaitParts, Weight,
-    adaptive,
+    adaptive, lease,
 };
 pub use until_ready::NotReady;
