@@ -352,6 +352,11 @@ impl Lease {
         self.owed = self.owed.saturating_add(units);
     }
 
+    /// Whether the store has not been seen to charge all of that yet.
+    pub const fn owes(&self) -> bool {
+        self.owed > 0
+    }
+
     /// Draws no more. [`next_step`](Self::next_step) then returns what is left to the store.
     pub fn close(&mut self) {
         self.is_closed = true;

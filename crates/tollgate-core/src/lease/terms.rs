@@ -18,6 +18,8 @@ const SMALLEST_BURST: u64 = 16;
 /// assert_eq!(terms.life().get(), 500_000_000);
 /// // Four nodes can hold 500 units each, but only 500 units come in the life of a grant.
 /// assert_eq!((terms.most_held(), terms.most_excess(4)), (500, 500));
+/// // What comes in 100 ms is kept for single requests.
+/// assert_eq!(terms.reserve(), 100);
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +43,12 @@ impl Terms {
     /// The most units of a key that one node holds at any moment, if no request costs more than a fourth of the burst.
     pub const fn most_held(&self) -> u64 {
         self.most_held
+    }
+
+    /// The units of the burst that are kept for requests that the store decides one by one: what comes in [`sync`](Self::sync), and a
+    /// fourth of the burst at most. Zero for windows.
+    pub fn reserve(&self) -> u64 {
+        self.per_life.map_or(0, |per_life| per_life.div_ceil(LIFE).min(self.most_held / 2))
     }
 
     /// The most units by which `nodes` together exceed, in any span of time, what the rule itself allows in that span. In total they
