@@ -13,7 +13,7 @@ mod grant;
 mod node;
 mod terms;
 
-pub use self::grant::{Draw, Grant, Mark};
+pub use self::grant::{Draw, Grant, Mark, OfferParts};
 pub use self::node::{DrawId, GrantId, Lease, Step, Take};
 pub use self::terms::{NoLease, Terms};
 

@@ -1,6 +1,6 @@
 //! Grants of buckets.
 
-use super::grant::{Draw, Offer};
+use super::grant::{Draw, Offer, OfferParts};
 use crate::bucket::Bucket;
 use crate::{Nanos, Tat, Timestamp};
 
@@ -21,15 +21,12 @@ impl Bucket {
     /// enough, a node gets half of it at most, at once. Otherwise it gets units that are still to come. Its share of them grows
     /// with its demand, and shrinks with the number of units that others have already been promised.
     pub(crate) fn offer(&self, ahead: u64, draw: &Draw) -> Option<Offer> {
-        let parts = self.parts();
-        let (interval, per_nano) = (i128::from(parts.interval), i128::from(parts.per_nano));
-        let tolerance = i128::from(self.tolerance());
-        let reserve = (i128::from(draw.sync.get()) * per_nano).min(tolerance / 4);
-        let room = tolerance - reserve - i128::from(ahead); // negative if units to come have been promised
-        let (free, kept) = (room.div_euclid(interval), reserve / interval);
-        let sizes = draw.sizes(self.capacity(), self.gained_in(Nanos::new(1_000_000)));
-        let (wanted, least, most) =
-            (i128::from(draw.wanted()), i128::from(sizes.least), i128::from(sizes.most));
+        let OfferParts { wanted, least, most, reserve, kept } = self.offer_parts(draw);
+        let [wanted, least, most, kept] = [wanted, least, most, kept].map(i128::from);
+        let interval = i128::from(self.parts().interval);
+        // Negative if units to come have been promised.
+        let room = i128::from(self.tolerance() - reserve) - i128::from(ahead);
+        let free = room.div_euclid(interval);
         if free >= least {
             let units = wanted.min(free / 2).min(most).max(least); // at most `free`
             return Some(Offer { units: u64::try_from(units).ok()?, start: Nanos::ZERO });
@@ -42,6 +39,15 @@ impl Bucket {
             return None;
         }
         Some(Offer { units: u64::try_from(units).ok()?, start })
+    }
+
+    /// What an offer depends on besides the state.
+    pub(crate) fn offer_parts(&self, draw: &Draw) -> OfferParts {
+        let parts = self.parts();
+        let reserve = draw.sync.get().saturating_mul(parts.per_nano).min(self.tolerance() / 4);
+        let kept = reserve / parts.interval;
+        let per_ms = self.gained_in(Nanos::new(1_000_000));
+        OfferParts { reserve, kept, ..draw.offer_parts(self.capacity(), per_ms) }
     }
 
     /// Has the schedule reach at least as far as another one.

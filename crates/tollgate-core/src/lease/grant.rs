@@ -51,17 +51,28 @@ pub enum Mark {
     },
 }
 
+/// What an offer depends on besides the state of the key, as plain numbers: for stores that decide in another process. One for each
+/// schedule of the rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfferParts {
+    /// The units that last for [`sync`](Draw::sync).
+    pub wanted: u64,
+    /// The least units of a grant.
+    pub least: u64,
+    /// The most units of a grant.
+    pub most: u64,
+    /// The part of the burst that is kept for single requests, in pieces of the schedule (see [`BucketParts`](crate::BucketParts)).
+    /// 0 for windows.
+    pub reserve: u64,
+    /// The whole units of this part.
+    pub kept: u64,
+}
+
 /// What a bucket can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) units: u64,
     pub(crate) start: Nanos,
-}
-
-/// The bounds of a grant.
-pub(crate) struct Sizes {
-    pub(crate) least: u64,
-    pub(crate) most: u64,
 }
 
 /// The least units that are worth a call.
@@ -74,17 +85,18 @@ impl Draw {
     }
 
     /// The units that last for `sync`.
-    pub(crate) fn wanted(&self) -> u64 {
+    fn wanted(&self) -> u64 {
         let units = u128::from(self.demand) * u128::from(self.sync.get()) / 1_000_000_000;
         u64::try_from(units).unwrap_or(u64::MAX)
     }
 
-    /// The least and the most units of a grant, for a rule that has `per_ms` units per millisecond.
-    pub(crate) fn sizes(&self, capacity: u64, per_ms: u64) -> Sizes {
-        let half_a_life = u64::try_from(u128::from(self.wanted()) * 5 / 2).unwrap_or(u64::MAX);
+    /// What an offer depends on, for a rule that has `per_ms` units per millisecond. Nothing is kept for single requests.
+    pub(crate) fn offer_parts(&self, capacity: u64, per_ms: u64) -> OfferParts {
+        let wanted = self.wanted();
+        let half_a_life = u64::try_from(u128::from(wanted) * 5 / 2).unwrap_or(u64::MAX);
         let most = (capacity / 4).min(half_a_life);
         let least = per_ms.max(WORTH_A_CALL).min(most).max(self.cost).max(1);
-        Sizes { least, most: most.max(least) }
+        OfferParts { wanted, least, most: most.max(least), reserve: 0, kept: 0 }
     }
 }
 
@@ -114,8 +126,7 @@ impl Rule {
         if draw.owed > 0 {
             self.spend_in_full(state, draw.owed, now);
         }
-        let offer =
-            if draw.demand == 0 || draw.cost > self.capacity() { None } else { self.offer(state, draw, now) };
+        let offer = if self.has_offer(draw) { self.offer(state, draw, now) } else { None };
         let nothing = Offer { units: 0, start: Nanos::ZERO };
         let (offer, retry) = match offer {
             Some(offer) => (offer, None),
@@ -130,6 +141,41 @@ impl Rule {
         self.spend(state, PermitId(0), units, now);
         let end = if units > 0 { self.window_end(state).map(|end| end.since(now)) } else { None };
         Grant { units, start, end, retry, mark: self.mark(state), status: self.status(state, now) }
+    }
+
+    /// What an offer to a draw depends on besides the state, for each schedule of the rule: two for burst credits. Empty if the draw
+    /// is decided as one request.
+    ///
+    /// ```
+    /// use tollgate_core::lease::Draw;
+    /// use tollgate_core::{Nanos, Rate, Rule, TokenBucket};
+    ///
+    /// let rule = Rule::from(TokenBucket::new(Rate::per_second(1000)?, 1000)?);
+    /// let draw = Draw { sync: Nanos::new(100_000_000), demand: 500, ..Draw::of_cost(0) };
+    /// let parts = rule.offer_parts(&draw).next().expect("it has demand");
+    /// assert_eq!((parts.wanted, parts.least, parts.most, parts.kept), (50, 8, 125, 100));
+    /// assert_eq!(rule.offer_parts(&Draw::of_cost(1)).count(), 0);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn offer_parts(&self, draw: &Draw) -> impl Iterator<Item = OfferParts> + use<> {
+        let parts = match self {
+            _ if !self.has_offer(draw) => [None, None],
+            Self::TokenBucket(rule) => [Some(rule.bucket().offer_parts(draw)), None],
+            Self::BurstCredits(rule) => rule.buckets().map(|bucket| Some(bucket.offer_parts(draw))),
+            Self::FixedWindow(rule) => [Some(self.window_offer_parts(draw, rule.window())), None],
+            Self::SlidingCounter(rule) => [Some(self.window_offer_parts(draw, rule.window())), None],
+            Self::LeakyBucket(_)
+            | Self::TokenBucketMaxWait(_)
+            | Self::LeakyBucketMaxWait(_)
+            | Self::SlidingLog(_)
+            | Self::Concurrency(_) => [None, None],
+        };
+        parts.into_iter().flatten()
+    }
+
+    /// Whether a draw may get more than the cost of one request.
+    fn has_offer(&self, draw: &Draw) -> bool {
+        draw.demand > 0 && draw.cost <= self.capacity()
     }
 
     /// What a draw gets. None if that is nothing that could be spent within a second.
@@ -161,13 +207,17 @@ impl Rule {
     /// window ends.
     fn window_offer(&self, state: &State, draw: &Draw, window: Nanos, now: Timestamp) -> Option<Offer> {
         let free = self.status(state, now).remaining;
-        let per_ms = u128::from(self.capacity()) * 1_000_000 / u128::from(window.get());
-        let Sizes { least, most } = draw.sizes(self.capacity(), u64::try_from(per_ms).unwrap_or(u64::MAX));
+        let OfferParts { wanted, least, most, .. } = self.window_offer_parts(draw, window);
         if free < draw.cost.max(1) {
             return None;
         }
-        let units = draw.wanted().min(free / 2).min(most).max(least).min(free);
+        let units = wanted.min(free / 2).min(most).max(least).min(free);
         Some(Offer { units, start: Nanos::ZERO })
+    }
+
+    fn window_offer_parts(&self, draw: &Draw, window: Nanos) -> OfferParts {
+        let per_ms = u128::from(self.capacity()) * 1_000_000 / u128::from(window.get());
+        draw.offer_parts(self.capacity(), u64::try_from(per_ms).unwrap_or(u64::MAX))
     }
 
     /// When the newest window or sub-window ends that was charged.
