@@ -47,6 +47,12 @@ struct Map {
     servers: Vec<Arc<Shard>>,
 }
 
+impl Map {
+    fn owner(&self, slot: usize) -> Option<&Arc<Shard>> {
+        self.servers.get(usize::from(self.owners[slot]))
+    }
+}
+
 /// The owner of a slot that has none.
 const NOBODY: u16 = u16::MAX;
 
@@ -66,7 +72,7 @@ impl Cluster {
     /// The server that has a slot.
     pub(super) fn owner(&self, slot: usize) -> Result<Arc<Shard>, LinkError> {
         let map = self.map.load();
-        if let Some(owner) = map.servers.get(usize::from(map.owners[slot])) {
+        if let Some(owner) = map.owner(slot) {
             return Ok(Arc::clone(owner));
         }
         // Locked once: a second time within the statement would wait for the first, for ever.
@@ -222,7 +228,15 @@ impl Cluster {
         if owners.contains(&NOBODY) && !before.owners.contains(&NOBODY) {
             self.unknown.lock().1 = Instant::now();
         }
-        self.map.store(Arc::new(Map { owners: owners.into(), servers }));
+        let map = Map { owners: owners.into(), servers };
+        let is_same = (0..SLOTS).all(|slot| match (map.owner(slot), before.owner(slot)) {
+            (Some(owner), Some(before)) => Arc::ptr_eq(owner, before),
+            (owner, before) => owner.is_none() && before.is_none(),
+        });
+        self.map.store(Arc::new(map));
+        if !is_same {
+            self.common.count_change();
+        }
     }
 
     fn start(&self, address: &Address) -> Arc<Shard> {

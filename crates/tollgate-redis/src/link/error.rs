@@ -30,6 +30,12 @@ pub enum LinkError {
     /// The server answered with an error: its text.
     #[error("the store answered: {0}")]
     Server(String),
+    /// The connection that the call was meant for is not the present one, so the call was not sent.
+    #[error("the connection to the store's shard {shard} that the call was meant for has been replaced")]
+    Replaced {
+        /// Which shard, as in [`Open`](Self::Open).
+        shard: Arc<str>,
+    },
 }
 
 impl LinkError {
@@ -45,7 +51,7 @@ impl LinkError {
     pub fn may_have_run(&self) -> bool {
         match self {
             Self::TimedOut | Self::Lost => true,
-            Self::Open { .. } => false,
+            Self::Open { .. } | Self::Replaced { .. } => false,
             Self::Server(text) => {
                 let code = text.split(' ').next().unwrap_or_default();
                 !BEFORE_IT_RUNS.contains(&code) || is_from_inside(code, text)
@@ -57,7 +63,8 @@ impl LinkError {
         match self {
             Self::TimedOut => 0,
             Self::Lost => 1,
-            Self::Open { .. } => 2,
+            // Neither was sent.
+            Self::Open { .. } | Self::Replaced { .. } => 2,
             Self::Server(_) => 3,
         }
     }

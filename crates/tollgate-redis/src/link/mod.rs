@@ -35,6 +35,7 @@ mod told;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -93,6 +94,7 @@ impl Link {
             deadline: settings.deadline,
             is_cluster: matches!(settings.topology, Topology::Cluster),
             scripts: Mutex::default(),
+            connections: AtomicU64::new(0),
             changed: Notify::new(),
             rediscover: Notify::new(),
         });
@@ -161,7 +163,7 @@ impl Link {
     /// When the call has no key.
     pub async fn call_until(&self, call: Call<'_>, deadline: Instant) -> Result<Value, LinkError> {
         assert!(!call.keys.is_empty(), "a script is called where its keys are");
-        let shard = self.owner(&call)?;
+        let shard = self.owner(call.keys[0])?;
         let command = call.evalsha();
         match shard.send(&command, deadline).await {
             Ok(answer) => Ok(answer),
@@ -169,6 +171,58 @@ impl Link {
             // Boxed, since it is seldom needed and would make every call's future larger.
             Err(Failure::Server { error, generation }) => {
                 Box::pin(self.recover(call, shard, error, generation, deadline)).await
+            }
+        }
+    }
+
+    /// A number that grows whenever a connection is made or lost, or a slot of a cluster gets another server. While it stays the
+    /// same, so does the [`primary`](Self::primary) of every key.
+    pub fn connections(&self) -> u64 {
+        self.common.connections.load(Acquire)
+    }
+
+    /// The number of the present connection to the server that has a key. No other connection of this process has it.
+    pub fn primary(&self, key: &[u8]) -> Result<u64, LinkError> {
+        self.owner(key)?.primary()
+    }
+
+    /// Runs a script where its keys are, if the connection to there is still the one of this number. The call is never sent
+    /// elsewhere. It is sent again only with the source, if the server did not know the script.
+    ///
+    /// # Panics
+    ///
+    /// When the call has no key.
+    pub async fn call_primary(
+        &self,
+        primary: u64,
+        call: Call<'_>,
+        deadline: Instant,
+    ) -> Result<Value, LinkError> {
+        assert!(!call.keys.is_empty(), "a script is called where its keys are");
+        let shard = self.owner(call.keys[0])?;
+        let (mut command, mut has_source) = (call.evalsha(), false);
+        loop {
+            let (error, generation) = match shard.send_to(primary, &command, deadline).await {
+                Ok(answer) => return Ok(answer),
+                Err(Failure::Link(error)) => return Err(error),
+                Err(Failure::Server { error, generation }) => (error, generation),
+            };
+            match Refusal::of(&error) {
+                Refusal::NoScript if !has_source && Instant::now() < deadline => {
+                    shard.counters().count_repair();
+                    self.common.learn(call.script);
+                    (command, has_source) = (call.eval(), true);
+                }
+                Refusal::Moved(_) => {
+                    self.common.rediscover.notify_one();
+                    return Err(shard.failed(&error));
+                }
+                Refusal::Ask(_) | Refusal::TryAgain => return Err(shard.failed(&error)),
+                Refusal::CannotCharge => {
+                    shard.trip(&error, generation);
+                    return Err(shard.failed(&error));
+                }
+                Refusal::NoScript | Refusal::Final => return Err(shard.refused(&error)),
             }
         }
     }
@@ -188,11 +242,11 @@ impl Link {
         }
     }
 
-    /// The shard that has the keys of a call. The clone counts a reference: the map may change while the call is under way.
-    fn owner(&self, call: &Call<'_>) -> Result<Arc<Shard>, LinkError> {
+    /// The shard that has a key. The clone counts a reference: the map may change while a call is under way.
+    fn owner(&self, key: &[u8]) -> Result<Arc<Shard>, LinkError> {
         match &self.route {
             Route::One(shard) => Ok(Arc::clone(shard)),
-            Route::Cluster { cluster, .. } => cluster.owner(slot_of(call.keys[0])),
+            Route::Cluster { cluster, .. } => cluster.owner(slot_of(key)),
         }
     }
 
@@ -230,11 +284,11 @@ impl Link {
                     }
                     sleep(pause).await;
                     is_asking = false;
-                    shard = self.owner(&call)?;
+                    shard = self.owner(call.keys[0])?;
                 }
                 Refusal::CannotCharge => {
                     shard.trip(&error, generation);
-                    let next = self.owner(&call)?;
+                    let next = self.owner(call.keys[0])?;
                     if Arc::ptr_eq(&next, &shard) {
                         return Err(shard.failed(&error)); // where else it could go is found out in the background
                     }

@@ -7,7 +7,8 @@
 //! The first of them is a trial all the same: the count of failures begins one short of the most.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -45,14 +46,18 @@ const SECOND_LOOKS: Duration = Duration::from_secs(1);
 /// As many scripts are told to servers beforehand; more are found out when they are called.
 const MOST_SCRIPTS: usize = 64;
 
+/// How many connections this process has made that calls were sent over.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+
 /// What all shards of a link share.
 pub(super) struct Common {
     pub(super) connector: Connector,
     pub(super) deadline: Duration,
     pub(super) is_cluster: bool,
     pub(super) scripts: Mutex<Vec<Script>>,
-    pub(super) changed: Notify,    // whether some shard can be reached
-    pub(super) rediscover: Notify, // the cluster's map seems to be old
+    pub(super) connections: AtomicU64, // grows when a shard gets or loses its connection, or a slot its shard
+    pub(super) changed: Notify,        // whether some shard can be reached
+    pub(super) rediscover: Notify,     // the cluster's map seems to be old
 }
 
 impl Common {
@@ -61,6 +66,12 @@ impl Common {
         if scripts.len() < MOST_SCRIPTS && scripts.iter().all(|known| known.hash() != script.hash()) {
             scripts.push(script.clone());
         }
+    }
+
+    /// Notes that another connection may be the primary of a key. It has been replaced before: a caller that finds the new number
+    /// finds the new connection, too.
+    pub(super) fn count_change(&self) {
+        self.connections.fetch_add(1, Release);
     }
 
     /// A new connection to a server that takes charges.
@@ -160,6 +171,26 @@ impl Shard {
         let (mut connection, generation) = self.state.connection()?;
         let answer = timeout_at(deadline, connection.send_packed_command(command)).await;
         self.state.judge(answer.ok(), generation)
+    }
+
+    /// The same over one connection only. If it is not the present one, the command is not sent.
+    pub(super) async fn send_to(
+        &self,
+        primary: u64,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, Failure> {
+        let (mut connection, generation) = self.state.connection_to(primary)?;
+        let answer = timeout_at(deadline, connection.send_packed_command(command)).await;
+        self.state.judge(answer.ok(), generation)
+    }
+
+    /// The number of the present connection. No other connection of this process has it.
+    pub(super) fn primary(&self) -> Result<u64, LinkError> {
+        match &**self.state.phase.load() {
+            Phase::Up(up) => Ok(up.primary),
+            Phase::Down(down) => Err(self.state.open_error(down)),
+        }
     }
 
     /// The same of a command for a slot that is on its way to this server.
@@ -270,6 +301,7 @@ enum Phase {
 
 struct Up {
     redis: MultiplexedConnection,
+    primary: u64,    // the number of the connection, among all of this process
     generation: u64, // what went wrong on an earlier connection is not held against this one
     address: Address,
     since: Instant,
@@ -291,16 +323,35 @@ impl State {
                 self.counters.count_call();
                 Ok((up.redis.clone(), up.generation))
             }
-            Phase::Down(down) => {
-                let error = LinkError::Open {
-                    shard: Arc::clone(&self.name),
-                    reason: Arc::clone(&down.reason),
-                    since: down.since,
-                    probe_at: *self.probe_at.lock(),
-                };
-                self.counters.count_error(&error);
-                Err(Failure::Link(error))
+            Phase::Down(down) => Err(self.not_sent(self.open_error(down))),
+        }
+    }
+
+    /// The connection of this number, if it is the present one.
+    fn connection_to(&self, primary: u64) -> Result<(MultiplexedConnection, u64), Failure> {
+        match &**self.phase.load() {
+            Phase::Up(up) if up.primary == primary => {
+                self.counters.count_call();
+                Ok((up.redis.clone(), up.generation))
             }
+            Phase::Up(_) => Err(self.not_sent(LinkError::Replaced { shard: Arc::clone(&self.name) })),
+            Phase::Down(down) => Err(self.not_sent(self.open_error(down))),
+        }
+    }
+
+    /// Counts a call that was not sent.
+    fn not_sent(&self, error: LinkError) -> Failure {
+        self.counters.count_error(&error);
+        Failure::Link(error)
+    }
+
+    /// Why there is no connection.
+    fn open_error(&self, down: &Down) -> LinkError {
+        LinkError::Open {
+            shard: Arc::clone(&self.name),
+            reason: Arc::clone(&down.reason),
+            since: down.since,
+            probe_at: *self.probe_at.lock(),
         }
     }
 
@@ -359,6 +410,7 @@ impl State {
         tracing::warn!(shard = %self.name, address = %up.address, reason, "the store's shard cannot be used");
         self.reason.lock().begins(reason, down.since);
         self.phase.store(Arc::new(Phase::Down(down)));
+        self.common.count_change();
         self.tripped.notify_one();
         self.tell();
     }
@@ -395,7 +447,10 @@ impl State {
         self.reason.lock().is_over();
         let is_first = generation == 1;
         self.failures.store(if is_first { 0 } else { MOST_FAILURES - 1 }, Relaxed);
-        self.phase.store(Arc::new(Phase::Up(Up { redis, generation, address, since: Instant::now() })));
+        let primary = CONNECTIONS.fetch_add(1, Relaxed) + 1;
+        let since = Instant::now();
+        self.phase.store(Arc::new(Phase::Up(Up { redis, primary, generation, address, since })));
+        self.common.count_change();
         self.counters.count_connection();
         self.tell();
         generation
