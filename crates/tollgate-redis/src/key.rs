@@ -17,6 +17,12 @@ const NO_TAG: u8 = b'_';
 pub(crate) fn write_key(ask: &Ask<'_>, key: &mut Vec<u8>) {
     let parts: usize = ask.key.iter().map(|part| part.len() + 1).sum();
     key.reserve(PREFIX.len() + ask.tag.len() + ask.limit.len() + parts + "{}::t".len());
+    write_limit(ask, key);
+    write_parts(ask, key);
+}
+
+/// Appends what the names of all keys of a limit and a tag begin with.
+fn write_limit(ask: &Ask<'_>, key: &mut Vec<u8>) {
     key.extend_from_slice(PREFIX);
     key.push(b'{');
     if ask.tag.is_empty() {
@@ -27,6 +33,18 @@ pub(crate) fn write_key(ask: &Ask<'_>, key: &mut Vec<u8>) {
     key.extend_from_slice(b"}:");
     escape(ask.limit.as_bytes(), key);
     key.push(b':');
+}
+
+/// Appends the name of the guard of a grant: while it exists, a return of the grant has been counted. It has the hash tag of the key that
+/// the grant was drawn from, so it is in the same slot. No state has the same name, because an algorithm follows the limit in these.
+pub(crate) fn write_guard(ask: &Ask<'_>, process: u64, grant: u64, key: &mut Vec<u8>) {
+    write_limit(ask, key);
+    key.extend_from_slice(format!("return:{process:016x}-{grant}:").as_bytes());
+    write_parts(ask, key);
+}
+
+/// Appends what follows the limit in the name of a state.
+fn write_parts(ask: &Ask<'_>, key: &mut Vec<u8>) {
     key.extend_from_slice(&form(ask.rule.kind()));
     for part in &ask.key {
         key.push(b':');
@@ -91,6 +109,10 @@ mod tests {
             let mut key = Vec::new();
             write_key(&ask, &mut key);
             assert_eq!(String::from_utf8(key).as_deref(), Ok(expected));
+            let mut guard = Vec::new();
+            write_guard(&ask, 0xab, 7, &mut guard);
+            let (limit, parts) = expected.split_at(expected.rfind(":t").expect("a token bucket") + 1);
+            assert_eq!(String::from_utf8(guard), Ok(format!("{limit}return:00000000000000ab-7:{parts}")));
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | `store` | the store: asks scripts, tells what they mean, remembers who was denied, gives permits back |
 //! | `key`, `numbers`, `request` | from what is asked to a script's keys and arguments |
 //! | `scripts` | the scripts: one file for each algorithm, as in `tollgate-core` |
+//! | `draw` | draws and returns of leases: from what a node asks to a script's arguments |
 //! | `replay`, `convert` | from a script's answer to decisions; keys whose numbers have changed |
 //! | `open` | from what the policy file says to a store |
 //! | `denied` | denials that need no call |
@@ -17,6 +18,7 @@
 
 mod convert;
 mod denied;
+mod draw;
 mod key;
 pub mod link;
 mod nodes;

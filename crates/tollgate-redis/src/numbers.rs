@@ -101,7 +101,7 @@ pub(crate) fn tag(full: &RuleParts, paced: &RuleParts) -> Tag {
 }
 
 /// The schedules of a rule: none for windows and permits.
-fn schedules(parts: &RuleParts) -> impl Iterator<Item = BucketParts> {
+pub(crate) fn schedules(parts: &RuleParts) -> impl Iterator<Item = BucketParts> {
     let [first, second] = match *parts {
         RuleParts::TokenBucket { bucket, .. } | RuleParts::LeakyBucket { bucket, .. } => [Some(bucket), None],
         RuleParts::BurstCredits { base, peak } => [Some(base), Some(peak)],

@@ -6,21 +6,22 @@
 
 use redis::Value;
 use smallvec::SmallVec;
+use tollgate_core::lease::{Draw, Grant};
 use tollgate_core::{
     Action, Counts, Credits, Decision, Group, Nanos, Outcome, PermitId, Plan, Retry, Rule, RuleParts, State,
     Status, Tat, Timestamp, Waiting, Window, decide_each,
 };
-use tollgate_policy::{KeyState, LimitDecision, LimitDecisions};
+use tollgate_policy::{Drawn, KeyState, LimitDecision, LimitDecisions};
 
 use crate::numbers::{MICRO, Schedule};
 use crate::request::{Limit, Prepared, Which};
 
 /// What a script has answered.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is nearly always the large one")]
-pub(crate) enum Answer {
+#[allow(clippy::large_enum_variant, reason = "it is nearly always the large one")]
+pub(crate) enum Answer<T = Replayed> {
     /// It has decided.
-    Decided(Replayed),
+    Decided(T),
     /// It has not, because the state of a key was written by other numbers.
     OtherNumbers {
         /// Which key.
@@ -62,14 +63,46 @@ pub(crate) fn read(prepared: &Prepared, which: Which, answer: Value) -> Result<A
     let mut items = Items(items.into_iter());
     let status = items.number()?;
     if status == 2 {
-        let now = items.number()?;
-        let key = usize::try_from(items.number()?).map_err(|_| Misunderstood::Unreadable)?;
-        let Some(Value::BulkString(held)) = items.0.next() else { return Err(Misunderstood::Unreadable) };
-        let key = key.checked_sub(1).filter(|key| prepared.limits.iter().any(|limit| limit.key == *key));
-        return Ok(Answer::OtherNumbers { key: key.ok_or(Misunderstood::Unreadable)?, held, now });
+        return other_numbers(prepared, &mut items);
     }
     let now = if which == Which::Buckets { NOW } else { items.number()? };
     decided(prepared, which, status, now, &mut items)
+}
+
+/// Reads which key has a state of other numbers.
+fn other_numbers<T>(prepared: &Prepared, items: &mut Items) -> Result<Answer<T>, Misunderstood> {
+    let now = items.number()?;
+    let key = usize::try_from(items.number()?).map_err(|_| Misunderstood::Unreadable)?;
+    let Some(Value::BulkString(held)) = items.0.next() else { return Err(Misunderstood::Unreadable) };
+    let key = key.checked_sub(1).filter(|key| prepared.limits.iter().any(|limit| limit.key == *key));
+    Ok(Answer::OtherNumbers { key: key.ok_or(Misunderstood::Unreadable)?, held, now })
+}
+
+/// Reads the answer to a draw of one key. The grant is that of the rule, from the state that the script found. The script must have
+/// charged as many units.
+pub(crate) fn read_drawn(
+    prepared: &Prepared,
+    draw: &Draw,
+    answer: Value,
+) -> Result<Answer<Drawn>, Misunderstood> {
+    let Value::Array(items) = answer else { return Err(Misunderstood::Unreadable) };
+    let mut items = Items(items.into_iter());
+    if items.number()? == 2 {
+        return other_numbers(prepared, &mut items);
+    }
+    let (now, units) = (items.number()?, items.number()?);
+    let [limit] = &prepared.limits[..] else { return Err(Misunderstood::Unreadable) };
+    let Held::State(mut state) = Held::read(limit, Which::Plan, &mut items)? else {
+        return Err(Misunderstood::Unreadable);
+    };
+    let charged = Timestamp::from_nanos(now.saturating_mul(MICRO));
+    let grant = limit.rule.grant(&mut state, draw, charged);
+    if grant.units != units {
+        return Err(Misunderstood::Disagree);
+    }
+    let retry = grant.retry.map(retry_in_micros);
+    let (start, status) = (in_micros(grant.start), status_in_micros(grant.status));
+    Ok(Answer::Decided(Drawn { grant: Grant { start, retry, status, ..grant }, charged }))
 }
 
 /// Buckets tell how far they are ahead of now, whenever that was: any time will do to work out the rest.
@@ -334,7 +367,7 @@ impl Line<'_> {
             Held::Log(queue) | Held::Places(queue) => queue.first_leaves.map(|first| first.since(now)),
         };
         let outcome = in_micros_of(decision.outcome);
-        let status = Status { remaining, reset_after: in_micros(decision.status.reset_after) };
+        let status = status_in_micros(decision.status);
         let key_state = KeyState::Stored { more_after: more_after.map(in_micros) };
         LimitDecision { decision: Decision { outcome, status }, key_state }
     }
@@ -347,9 +380,19 @@ fn in_micros(span: Nanos) -> Nanos {
 fn in_micros_of(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Allow { delay } => Outcome::Allow { delay: in_micros(delay) },
-        Outcome::Deny { retry: Retry::After(wait) } => Outcome::Deny { retry: Retry::After(in_micros(wait)) },
-        denied @ Outcome::Deny { .. } => denied,
+        Outcome::Deny { retry } => Outcome::Deny { retry: retry_in_micros(retry) },
     }
+}
+
+fn retry_in_micros(retry: Retry) -> Retry {
+    match retry {
+        Retry::After(wait) => Retry::After(in_micros(wait)),
+        retry => retry,
+    }
+}
+
+fn status_in_micros(status: Status) -> Status {
+    Status { reset_after: in_micros(status.reset_after), ..status }
 }
 
 /// The asks of a request, decided as plan.lua decides them.

@@ -38,6 +38,10 @@ impl Texts {
         self.text(itoa::Buffer::new().format(number).as_bytes());
     }
 
+    pub(crate) fn numbers(&mut self, numbers: &[u64]) {
+        numbers.iter().for_each(|number| self.number(*number));
+    }
+
     /// The time, where a test tells it; else nothing, and the server's own is used.
     pub(crate) fn time(&mut self, micros: Option<u64>) {
         match micros {
@@ -204,7 +208,8 @@ impl Limit {
         }
     }
 
-    fn write_once(&self, cost: u64, id: &[u8], is_key_named: bool, to: &mut Texts) {
+    /// Writes the head and the numbers of this ask at a cost.
+    pub(crate) fn write_once(&self, cost: u64, id: &[u8], is_key_named: bool, to: &mut Texts) {
         let fits = cost <= self.rule.capacity() && (!self.is_denied || self.action == Action::Refund);
         let action = match self.action {
             Action::ChargeInFull if cost == 0 && self.is_denied => b'd',
@@ -396,24 +401,34 @@ impl Prepared {
             }
             return (Which::Buckets, texts);
         }
-        texts.time(now);
-        texts.with(|bytes| {
-            bytes.extend_from_slice(if has_same_keys { b"k" } else { b"-" });
-            if !replaced.is_empty() {
-                bytes.extend_from_slice(replaced.len().to_string().as_bytes());
-            }
-        });
+        write_beginning(now, has_same_keys, replaced, &mut texts);
         for (place, limit) in self.limits.iter().enumerate() {
             let own = limit.is_repeated.then(|| format!("{}-{place:x}", String::from_utf8_lossy(id)));
             limit.write(own.as_deref().map_or(id, str::as_bytes), has_same_keys, &mut texts);
         }
+        self.write_replaced(replaced, &mut texts);
+        (Which::Plan, texts)
+    }
+
+    /// Writes the converted states, which come last.
+    pub(crate) fn write_replaced(&self, replaced: &[Replaced], to: &mut Texts) {
         for one in replaced {
             let keeps =
                 self.limits.iter().filter(|limit| limit.key == one.key).all(|limit| limit.has_one_tier);
-            texts.text(format!("{}{}", one.key + 1, if keeps { "k" } else { "" }).as_bytes());
-            texts.text(&one.held);
-            texts.text(one.numbers.as_bytes());
+            to.text(format!("{}{}", one.key + 1, if keeps { "k" } else { "" }).as_bytes());
+            to.text(&one.held);
+            to.text(one.numbers.as_bytes());
         }
-        (Which::Plan, texts)
     }
+}
+
+/// Writes what the arguments of all scripts with rules.lua begin with: the time, and how many states are converted.
+pub(crate) fn write_beginning(now: Option<u64>, has_same_keys: bool, replaced: &[Replaced], to: &mut Texts) {
+    to.time(now);
+    to.with(|bytes| {
+        bytes.extend_from_slice(if has_same_keys { b"k" } else { b"-" });
+        if !replaced.is_empty() {
+            bytes.extend_from_slice(replaced.len().to_string().as_bytes());
+        }
+    });
 }

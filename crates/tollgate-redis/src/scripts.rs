@@ -7,6 +7,8 @@ use crate::link::Script;
 pub(crate) struct Scripts {
     pub(crate) buckets: Script,
     pub(crate) plan: Script,
+    pub(crate) grant: Script,
+    pub(crate) give_back: Script,
     pub(crate) release: Script,
     pub(crate) forget: Script,
     pub(crate) nodes: Script,
@@ -24,6 +26,24 @@ const PLAN: &str = concat!(
     include_str!("scripts/concurrency.lua"),
     include_str!("scripts/plan.lua"),
 );
+const GRANT: &str = concat!(
+    include_str!("scripts/clock.lua"),
+    include_str!("scripts/rules.lua"),
+    include_str!("scripts/bucket.lua"),
+    include_str!("scripts/burst_credits.lua"),
+    include_str!("scripts/fixed_window.lua"),
+    include_str!("scripts/sliding_counter.lua"),
+    include_str!("scripts/grant.lua"),
+);
+const GIVE_BACK: &str = concat!(
+    include_str!("scripts/clock.lua"),
+    include_str!("scripts/rules.lua"),
+    include_str!("scripts/bucket.lua"),
+    include_str!("scripts/burst_credits.lua"),
+    include_str!("scripts/fixed_window.lua"),
+    include_str!("scripts/sliding_counter.lua"),
+    include_str!("scripts/give_back.lua"),
+);
 const RELEASE: &str = concat!(include_str!("scripts/clock.lua"), include_str!("scripts/release.lua"));
 const NODES: &str = concat!(include_str!("scripts/clock.lua"), include_str!("scripts/nodes.lua"));
 
@@ -32,14 +52,17 @@ impl Scripts {
         Self {
             buckets: Script::new(BUCKETS),
             plan: Script::new(PLAN),
+            grant: Script::new(GRANT),
+            give_back: Script::new(GIVE_BACK),
             release: Script::new(RELEASE),
             forget: Script::new("return redis.call('DEL', KEYS[1])"),
             nodes: Script::new(NODES),
         }
     }
 
-    pub(crate) fn all(&self) -> [&Script; 5] {
-        [&self.buckets, &self.plan, &self.release, &self.forget, &self.nodes]
+    pub(crate) fn all(&self) -> [&Script; 7] {
+        let Self { buckets, plan, grant, give_back, release, forget, nodes } = self;
+        [buckets, plan, grant, give_back, release, forget, nodes]
     }
 }
 

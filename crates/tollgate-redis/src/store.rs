@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tollgate_core::{Action, Decision, Outcome, Rule, Status};
 use tollgate_policy::{
-    Ask, Decisions, KeyState, Later, LimitDecision, LimitDecisions, Permits as HeldPermits, Redis, Source,
-    Store, StoredPermit, Unavailable,
+    Ask, Decisions, KeyState, Later, LeaseStore, LimitDecision, LimitDecisions, Permits as HeldPermits,
+    Redis, Source, Store, StoredPermit, Unavailable,
 };
 
 use crate::convert::Replaced;
@@ -24,6 +25,7 @@ use crate::replay::{self, Answer, Replayed};
 use crate::request::{Limit, Prepared, Texts, Which};
 use crate::scripts::Scripts;
 
+mod lease;
 mod permits;
 
 pub use self::permits::is_permit;
@@ -45,6 +47,7 @@ struct Inner {
     nodes: Arc<AtomicU32>,
     id: u64, // of this process
     permits: Permits,
+    runtime: Handle,
     clock: Option<AtomicU64>, // a test's, in microseconds
 }
 
@@ -102,6 +105,7 @@ impl RedisStore {
             nodes: Arc::new(AtomicU32::new(1)),
             id: u64::from_ne_bytes(id),
             permits: Permits::default(),
+            runtime: Handle::current(), // without one, there is no link
             clock,
         })))
     }
@@ -372,5 +376,9 @@ impl Store for RedisStore {
 
     fn nodes(&self) -> u32 {
         self.0.nodes.load(Ordering::Relaxed)
+    }
+
+    fn leases(self: Arc<Self>) -> Option<Arc<dyn LeaseStore>> {
+        Some(self)
     }
 }

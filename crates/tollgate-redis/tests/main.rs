@@ -4,6 +4,7 @@
 mod asks;
 mod conformance;
 mod faults;
+mod leases;
 mod link;
 mod mistakes;
 mod same_as_core;
