@@ -36,9 +36,10 @@ pub struct Lease {
     demand: Demand,
     held: Vec<HeldGrant>, // oldest first, at most `MOST_GRANTS`; one that is spent stays until its place is needed
     in_flight: Option<DrawId>,
-    draws: u64,                       // sent so far
-    answered: u64,                    // the number of the newest draw that was answered
-    waiting_cost: u64,                // the highest cost that waits for a draw
+    given_up: Vec<DrawId>, // the newest that may still be answered, at most `MOST_GRANTS`
+    draws: u64,            // sent so far
+    answered: u64,         // the number of the newest draw that was answered
+    waiting_cost: u64,     // the highest cost that waits for a draw
     denied: Option<(Timestamp, u64)>, // until when the store has nothing, for costs from this on
     round_trip: Nanos,
     last_start: Nanos, // of the newest grant
@@ -128,6 +129,7 @@ impl Lease {
             demand: Demand::NONE,
             held: Vec::new(),
             in_flight: None,
+            given_up: Vec::new(),
             draws: 0,
             answered: 0,
             waiting_cost: 0,
@@ -281,6 +283,7 @@ impl Lease {
             return false;
         }
         self.answered = id.number;
+        self.given_up.retain(|draw| draw.number > id.number);
         self.end_draw(id);
         (self.mark, self.has_to_present) = (Some(grant.mark), false);
         self.owed = self.owed.saturating_sub(id.owed);
@@ -319,7 +322,19 @@ impl Lease {
     }
 
     /// Says that no answer to a draw came in time. The store may have charged it or not. Requests that wait should ask again.
+    ///
+    /// The answer still counts if it comes while the grant lives. Until then the draw keeps the place of a grant, so that the node
+    /// holds no more than [`Terms::most_held`].
     pub fn lost(&mut self, id: DrawId) {
+        if self.in_flight == Some(id) && (id.cost > 0 || !id.is_single) {
+            self.given_up.truncate(MOST_GRANTS - 1);
+            self.given_up.insert(0, id);
+        }
+        self.end_draw(id);
+    }
+
+    /// Says that a draw could not be sent, so that no answer can come. Requests that wait should ask again.
+    pub fn unsent(&mut self, id: DrawId) {
         self.end_draw(id);
     }
 
@@ -328,6 +343,7 @@ impl Lease {
     pub fn change_primary(&mut self) {
         self.primary += 1;
         (self.in_flight, self.waiting_cost) = (None, 0);
+        self.given_up.clear();
         self.has_to_present = self.mark.is_some();
         self.held.iter_mut().for_each(|grant| grant.give_back_at = None);
     }
@@ -383,13 +399,23 @@ impl Lease {
     fn can_draw(&self, now: Timestamp) -> bool {
         self.in_flight.is_none()
             && !self.is_closed
-            && self.has_place()
+            && self.places() + self.may_be_answered(now) < MOST_GRANTS
             && self.held.iter().all(|grant| grant.from <= now)
+    }
+
+    /// The draws that were given up, and whose grants could still be spent.
+    fn may_be_answered(&self, now: Timestamp) -> usize {
+        self.given_up.iter().filter(|draw| now < draw.sent.after(self.terms.life())).count()
     }
 
     /// Whether another grant may be held.
     fn has_place(&self) -> bool {
-        self.held.iter().filter(|grant| grant.units > 0).count() < MOST_GRANTS
+        self.places() < MOST_GRANTS
+    }
+
+    /// The grants that are held and not spent.
+    fn places(&self) -> usize {
+        self.held.iter().filter(|grant| grant.units > 0).count()
     }
 
     /// Whether so few requests come that a draw would be of no use before the next.

@@ -81,6 +81,29 @@ fn an_answer_that_was_given_up_still_counts_while_it_lives() {
     assert_eq!(lease.units(), 80);
 }
 
+/// LE-2: a node holds no more than two grants, in hand and on the way.
+#[test]
+fn a_draw_that_was_given_up_keeps_its_place_while_its_grant_lives() {
+    let (_, mut lease) = lease();
+    busy(&mut lease, 0);
+    let (id, _) = next_draw(&mut lease, 0);
+    assert!(lease.granted(id, &granted(1, 0), at(0), at(MS)));
+    let (id, _) = next_draw(&mut lease, MS);
+    lease.lost(id);
+    assert_eq!(lease.next_step(at(250 * MS)), None, "one grant in hand, and one on the way");
+    let mut spent = lease.clone();
+    assert!(matches!(spent.take(1, at(250 * MS)), Take::Taken(_)));
+    next_draw(&mut spent, 250 * MS);
+    let mut unsent = lease.clone();
+    assert!(lease.granted(id, &granted(1, 0), at(0), at(251 * MS)));
+    assert_eq!(lease.units(), 2);
+    // From the end of its life on, the draw cannot be answered.
+    busy(&mut unsent, 501 * MS);
+    let (id, _) = next_draw(&mut unsent, 501 * MS);
+    unsent.unsent(id);
+    next_draw(&mut unsent, 501 * MS);
+}
+
 #[test]
 fn units_go_back_into_the_grant_they_came_from() {
     let (_, mut lease) = lease();
