@@ -207,7 +207,7 @@ pub(crate) const REDIS: &[Key] = &[
     key(
         "mode",
         Word(&["exact", "lease"]),
-        "One exact answer for each request, or tokens drawn in advance (`lease`, not built yet).",
+        "`exact` asks the store for each request. `lease` draws grants of units from the store and decides by them in this process. Default: `exact`.",
     ),
     key("deadline", Time, "How long an answer may take: 5ms unless told."),
     key(
@@ -222,7 +222,11 @@ pub(crate) const REDIS: &[Key] = &[
     ),
     key(
         "lease",
-        Section(&[key("sync", Time, "How long a grant should last at the present demand.")]),
+        Section(&[key(
+            "sync",
+            Time,
+            "How long a grant should last at the present demand: 10ms to 5s. Default: `100ms`.",
+        )]),
         "For `mode: lease`.",
     ),
 ];
@@ -401,6 +405,7 @@ const LIMIT_AFTER_ALGORITHMS: &[Key] = &[
     ),
     key("count_denied", Flag, "Whether denied requests count, too, whoever denied them. For `fixed_window`."),
     key("on_error", Word(ON_ERROR), "What is decided when the store gives no answer."),
+    key("mode", Word(&["exact"]), "`exact`: the store decides each request, also where its mode is `lease`."),
 ];
 
 /// Keys of a limit that are planned and not built, each with what works today.

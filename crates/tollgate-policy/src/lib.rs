@@ -27,7 +27,7 @@ mod yaml;
 pub use client_address::{AddressChain, Networks};
 pub use engine::{
     Answer, CellNumbers, CellRequest, Described, DescriptorVerdict, Engine, EngineError, Explained,
-    Explanation, Hits, Key, KeyStatus, LimitVerdict, LoadSource, NotDecided, Override, Permits,
+    Explanation, Hits, Key, KeyStatus, LeaseStats, LimitVerdict, LoadSource, NotDecided, Override, Permits,
     PolicyInForce, Reason, Request, SentLimitVerdict, SentRule, TenantError, ThrottleError, Throttled,
     TooManyLimits, Verdict,
 };
@@ -42,7 +42,7 @@ pub use policy::{
     Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, MaxBytes, Memory, MinRate, OnError,
     OwnLimits, Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tenants,
     TenantsFileError, Tier, Timeouts, Tls, Trust, Uncounted, UnusableFile, UpstreamHeaders, WhenMissing,
-    Work, XRateLimit,
+    WhyExact, Work, XRateLimit,
 };
 pub use problem::{PROBLEM_JSON, problem, problem_with_detail};
 pub use reply::{Seconds, write_reply, write_throttle_reply};

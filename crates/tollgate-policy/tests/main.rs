@@ -8,6 +8,7 @@ mod envoy;
 mod envoy_counting;
 mod envoy_differential;
 mod envoy_files;
+mod leases;
 mod many_limits;
 mod mistakes;
 mod one_place;

@@ -203,7 +203,7 @@ fn a_cluster_refuses_limits_that_it_keeps_apart() {
     let cluster = |limits: &str| {
         let limits =
             format!("store: {{ redis: {{ urls: [redis://127.0.0.1], cluster: true }} }}\nlimits:\n{limits}");
-        policy(&limits).cluster_faults()
+        policy(&limits).cluster_faults(|_| Ok(()))
     };
     let limit = |name: &str, key: &str, rest: &str| {
         format!("  - {{ name: {name}, key: {key}, fixed_window: {{ limit: 5, window: 1s }}{rest} }}\n")
@@ -268,7 +268,7 @@ limits:
   - {{ name: c, descriptor: {{ domain: site, entries: [{{ key: path, value: /c }}] }}, token_bucket: {{ rate: 1/s }}, shadow: true }}
 "
         );
-        let faults = policy(&text).cluster_faults();
+        let faults = policy(&text).cluster_faults(|_| Ok(()));
         let told = faults.iter().filter(|fault| {
             fault.contains("and of `b` by its domain") && fault.contains("begins with `domain`")
         });

@@ -41,3 +41,12 @@ pub use store::{RedisStore, is_permit};
 pub fn require(rule: &tollgate_core::Rule) -> Result<(), String> {
     numbers::require(rule)
 }
+
+/// Refuses a rule whose grants Redis cannot compute exactly, and says why. Such a rule is decided exactly.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn require_lease(rule: &tollgate_core::Rule) -> Result<(), String> {
+    draw::require_lease(rule)
+}

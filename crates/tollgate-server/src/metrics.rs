@@ -1,6 +1,7 @@
 //! Prometheus metrics. Labels are bounded: limits, outcomes, protocols; never a key, an address or a path.
 
 mod descriptors;
+mod leases;
 mod limits;
 pub(crate) mod sharded;
 
@@ -19,6 +20,7 @@ use tollgate::{DelayQueue, Nanos, Timestamp};
 use tollgate_policy::{DescriptorVerdict, Engine, PolicyInForce, Source, Verdict};
 
 use self::descriptors::{DescriptorSeries, Descriptors};
+use self::leases::LeaseSeries;
 pub(crate) use self::limits::LimitMetrics;
 use self::limits::{LimitSeries, Limits};
 use self::sharded::Counter;
@@ -193,6 +195,7 @@ impl Metrics {
         registry.register_collector(Box::new(ConnectionMetrics(Arc::clone(connections))));
         if let Some(store) = store {
             registry.register_collector(Box::new(Shards(Arc::clone(store))));
+            registry.register_collector(Box::new(LeaseSeries(Arc::clone(engine))));
         }
         let gateway = engine.policy().gateway.is_some().then(|| GatewayMetrics::new(&mut registry));
         let metrics = Self {

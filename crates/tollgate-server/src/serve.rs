@@ -183,6 +183,9 @@ async fn serve(
     let _ = stop.send(true);
     drop(serving); // and with it the streams that tell of health
     while listeners.join_next().await.is_some() {}
+    if tokio::time::timeout(FINISH_WITHIN, service.engine.return_leases()).await.is_err() {
+        tracing::warn!("the store did not take back what this process had leased: it lapses");
+    }
     let finishing = Arc::clone(service);
     let finished = tokio::task::spawn_blocking(move || finishing.finish());
     if tokio::time::timeout(FINISH_WITHIN, finished).await.is_err() {

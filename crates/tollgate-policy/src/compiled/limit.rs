@@ -6,13 +6,14 @@ use std::hash::{Hash, Hasher};
 
 use smallvec::SmallVec;
 use tollgate::adaptive::Pace;
+use tollgate::lease::Terms;
 use tollgate::{Action, Group, KeyedLimiter, Numbers, Request, Rule, Shed, Tier};
 
 use super::attributes::{NameId, Values};
 use super::conditions::Conditions;
-use super::{CompiledPolicy, TableRules};
+use super::{Backing, CompiledPolicy};
 use crate::engine::Key;
-use crate::policy::{Limit, Pattern, WhenMissing};
+use crate::policy::{Limit, Pattern, Policy, WhenMissing};
 use crate::store::Ask;
 
 /// One of the sets of numbers that a limit has.
@@ -42,6 +43,7 @@ pub(crate) struct CompiledNumbers {
     pub(crate) shed: Shed,
     local: Rule, // what the table of this process has: the rule, or a share of it
     tier: Tier,  // of the table
+    pub(crate) terms: Option<Terms>, // on which grants are drawn, if the limit is leased
 }
 
 /// Numbers that a tenant has of its own.
@@ -60,11 +62,11 @@ impl CompiledLimit {
         compiled: &CompiledPolicy,
         before: Option<(&CompiledPolicy, &Self)>,
         table: &KeyedLimiter,
-        local: TableRules,
+        backing: Backing<'_>,
     ) -> Self {
         let limiter = match before {
             Some((_, before)) => before.limiter.clone(),
-            None => table.another(local.rule(&policy.rule)),
+            None => table.another(backing.table.rule(&policy.rule)),
         };
         let place =
             |name: &String| compiled.names.place(name).expect("every attribute of the policy has a place");
@@ -82,12 +84,13 @@ impl CompiledLimit {
             policy,
         };
         let base = limit.own_numbers(compiled, None);
-        let id = limit.add_numbers(base, before.map(|(_, before)| before.numbers(0)), local);
+        let id =
+            limit.add_numbers(base, &compiled.policy, before.map(|(_, before)| before.numbers(0)), backing);
         limit.by_tier.push(id);
         for name in &compiled.tier_names {
             let own = limit.own_numbers(compiled, Some(name));
             let had = before.and_then(|(policy, before)| before.numbers_of_tier(policy.tier(name)?));
-            let id = if own == base { 0 } else { limit.add_numbers(own, had, local) };
+            let id = if own == base { 0 } else { limit.add_numbers(own, &compiled.policy, had, backing) };
             limit.by_tier.push(id);
         }
         limit.has_one_tier = limit.numbers.len() == 1 || limit.policy.counts_by_tenant();
@@ -115,12 +118,18 @@ impl CompiledLimit {
     }
 
     /// Adds the numbers that a tenant has of its own. Tenants with equal numbers share them.
-    pub(super) fn add_own(&mut self, own: OwnNumbers, before: Option<&Self>, local: TableRules) -> NumbersId {
+    pub(super) fn add_own(
+        &mut self,
+        own: OwnNumbers,
+        policy: &Policy,
+        before: Option<&Self>,
+        backing: Backing<'_>,
+    ) -> NumbersId {
         if let Some(id) = self.of_tenants.get(&own) {
             return *id;
         }
         let had = before.and_then(|before| before.of_tenants.get(&own).map(|id| before.numbers(*id)));
-        let id = self.add_numbers(own, had, local);
+        let id = self.add_numbers(own, policy, had, backing);
         self.of_tenants.insert(own, id);
         self.has_one_tier = self.policy.counts_by_tenant();
         id
@@ -129,23 +138,38 @@ impl CompiledLimit {
     fn add_numbers(
         &mut self,
         own: OwnNumbers,
+        policy: &Policy,
         had: Option<&CompiledNumbers>,
-        local: TableRules,
+        backing: Backing<'_>,
     ) -> NumbersId {
         let OwnNumbers { rule, is_blocked, shed } = own;
-        let local = local.rule(&rule);
+        let local = backing.table.rule(&rule);
+        let terms = backing.leases.and_then(|store| {
+            policy.lease_terms(&self.policy, &rule, |rule| store.require_lease(rule))?.ok()
+        });
         let numbers = Numbers { rule: local, shed };
         let tier = match had {
             Some(had) if (had.local, had.shed) == (local, shed) => had.tier.clone(),
             Some(had) => self.limiter.with_numbers(&had.tier, numbers),
             None => self.limiter.add_tier(numbers),
         };
-        self.numbers.push(CompiledNumbers { rule, is_blocked, shed, local, tier });
+        self.numbers.push(CompiledNumbers { rule, is_blocked, shed, local, tier, terms });
         (self.numbers.len() - 1) as NumbersId
     }
 
     pub(crate) fn numbers(&self, id: NumbersId) -> &CompiledNumbers {
         &self.numbers[id as usize]
+    }
+
+    /// Whether nodes draw grants of this limit under any of its numbers.
+    pub(super) fn has_leases(&self) -> bool {
+        self.numbers.iter().any(|numbers| numbers.terms.is_some())
+    }
+
+    /// The most units by which several processes with grants exceed the limit in any span of time, under the numbers with the most.
+    pub(crate) fn most_excess(&self, nodes: u64) -> u64 {
+        let terms = self.numbers.iter().filter_map(|numbers| numbers.terms);
+        terms.map(|terms| terms.most_excess(nodes)).max().unwrap_or(0)
     }
 
     /// Whether the limit denies a request because an attribute of its key is missing. None where it does not apply then.

@@ -17,6 +17,7 @@ use self::descriptors::Descriptors;
 use self::limit::OwnNumbers;
 use crate::policy::{Limit, Policy};
 use crate::request_attributes::header_table::HeaderTable;
+use crate::store::LeaseStore;
 
 pub(crate) use self::attributes::{NameId, TENANT, Values};
 pub(crate) use self::descriptors::Leaf;
@@ -37,6 +38,7 @@ pub(crate) struct CompiledPolicy {
     by_name: HashMap<String, u32>,
     pub(crate) by_attributes: MatchIndex, // limits without an Envoy descriptor
     pub(crate) descriptors: Descriptors,
+    pub(crate) has_leases: bool, // whether nodes draw grants of any limit
 }
 
 /// Which rules the table of this process has.
@@ -46,6 +48,13 @@ pub(crate) enum TableRules {
     Whole,
     /// The share of one of several processes, during an outage of the store that they share.
     ShareOf(u32),
+}
+
+/// What decides the limits of a policy.
+#[derive(Clone, Copy)]
+pub(crate) struct Backing<'s> {
+    pub(crate) table: TableRules,
+    pub(crate) leases: Option<&'s dyn LeaseStore>, // that nodes draw grants from
 }
 
 impl TableRules {
@@ -113,7 +122,7 @@ impl CompiledPolicy {
         before: Option<&Self>,
         limiter: &KeyedLimiter,
         numbers: &mut LimitNumbers,
-        local: TableRules,
+        backing: Backing<'_>,
     ) -> Self {
         let names = Names::new(attributes_of(&policy));
         let mut tier_names: Vec<String> = policy.tiers.keys().cloned().collect();
@@ -126,6 +135,7 @@ impl CompiledPolicy {
             by_name: places_by_name(&policy.limits),
             by_attributes: MatchIndex::default(),
             descriptors: Descriptors::new(&policy),
+            has_leases: false,
             headers: headers_of(&policy, &names),
             names,
             tier_names,
@@ -140,14 +150,15 @@ impl CompiledPolicy {
         };
         for limit in &compiled.policy.limits {
             let number = numbers.number_of(&limit.name);
-            let limit = CompiledLimit::new(limit.clone(), number, &compiled, same(limit), limiter, local);
+            let limit = CompiledLimit::new(limit.clone(), number, &compiled, same(limit), limiter, backing);
             compiled.limits.push(limit);
         }
         let by_attributes =
             (0..).zip(&compiled.limits).filter(|(_, limit)| limit.policy.descriptor.is_none());
         compiled.by_attributes =
             MatchIndex::new(by_attributes.map(|(place, limit)| limit.conditions.index_entry(place)));
-        compiled.add_tenants(same, local);
+        compiled.add_tenants(same, backing);
+        compiled.has_leases = compiled.limits.iter().any(CompiledLimit::has_leases);
         compiled
     }
 
@@ -202,7 +213,7 @@ impl CompiledPolicy {
     fn add_tenants<'b>(
         &mut self,
         before: impl Fn(&Limit) -> Option<(&'b Self, &'b CompiledLimit)>,
-        local: TableRules,
+        backing: Backing<'_>,
     ) {
         let policy = Arc::clone(&self.policy);
         self.tenants.reserve_exact(policy.tenants.len());
@@ -218,7 +229,7 @@ impl CompiledPolicy {
                 let is_blocked = limit.policy.has_blocked_descriptor() || tenant.is_blocked(name);
                 let numbers = OwnNumbers { rule: *rule, is_blocked, shed };
                 let had = before(&limit.policy).map(|(_, limit)| limit);
-                own.push((limit.number, limit.add_own(numbers, had, local)));
+                own.push((limit.number, limit.add_own(numbers, &policy, had, backing)));
             }
             own.sort_unstable();
             self.tenants.push(CompiledTenant { tier, own: own.into() });

@@ -5,21 +5,26 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Action, Decision, KeyedLimiter, Nanos, Outcome, Retry, Status, Timestamp};
+use tollgate::{Action, Decision, Group, KeyedLimiter, Nanos, Outcome, Retry, Status, Timestamp};
 
 use super::Engine;
 use super::answer::Answer;
+use super::leases::{First, HeldUnits, LeasedPlan, Leases};
 use super::permits::Permits;
 use super::plan::{Denial, Plan, PlannedAsk, USUAL_ASKS};
 use super::verdict::Verdict;
 use crate::policy::OnError;
-use crate::store::{Decisions, KeyState, LimitDecision, LimitDecisions, Source, Store, Unavailable};
+use crate::store::{
+    self, Decisions, KeyState, LeaseStore, LimitDecision, LimitDecisions, Source, Store, Unavailable,
+};
 
 /// A store that several processes share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
-    pub(super) on_error: OnError, // of limits that do not set it
+    pub(super) leases: Option<Arc<Leases>>, // if nodes can draw grants from the store
+    pub(super) is_cluster: bool,            // which has keys on several servers
+    pub(super) on_error: OnError,           // of limits that do not set it
 }
 
 /// What a back end has decided.
@@ -34,6 +39,9 @@ pub(super) struct Decided {
 pub(super) trait Call<'a>: Send + 'a {
     /// Why it cannot be decided.
     type Error: Send + 'a;
+
+    /// Whether grants may decide it: it is decided by a policy with leases.
+    fn has_leases(&self) -> bool;
 
     /// Makes the plan, and hands it to `then`.
     fn plan<T>(&self, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, Self::Error>;
@@ -54,12 +62,59 @@ impl Engine {
                 then(Verdict::new(plan, decided, now))
             }));
         };
+        if let Some(leases) = shared.leases.as_ref().filter(|_| call.has_leases()) {
+            return self.decide_by_leases(call, shared, leases, now, then);
+        }
         Answer::Later(Box::pin(async move {
             let plan = call.plan(|plan| plan)?;
             match shared.decide(self, &plan).await {
                 Ok(decided) => Ok(then(Verdict::new(plan, decided, now))),
                 Err(unavailable) => call.plan(|plan| {
-                    let decided = Outage::new(shared, &unavailable, now).decide(&plan);
+                    let decided = Outage::new(shared, &unavailable, now).decide(&plan, None);
+                    then(Verdict::new(plan, decided, now))
+                }),
+            }
+        }))
+    }
+
+    /// Decides a call under a policy with leases. If no limit needs the store, that is the answer, without a future.
+    fn decide_by_leases<'a, C: Call<'a>, T: Send + 'a>(
+        &'a self,
+        call: C,
+        shared: &'a Shared,
+        leases: &'a Arc<Leases>,
+        now: Timestamp,
+        then: impl FnOnce(Verdict<'a>) -> T + Send + 'a,
+    ) -> Answer<'a, Result<T, C::Error>> {
+        let first = call.plan(|plan| {
+            let Some(leased) = LeasedPlan::of(self, shared, &plan) else {
+                return Err(Box::new((plan, None, then)));
+            };
+            match leased.decide(self, leases, &plan, now) {
+                First::Decided(decided) => Ok(then(Verdict::new(plan, decided, now))),
+                First::Later(open) => Err(Box::new((plan, Some(open), then))),
+            }
+        });
+        let open = match first {
+            Ok(Ok(answer)) => return Answer::Now(Ok(answer)),
+            Err(error) => return Answer::Now(Err(error)),
+            Ok(Err(open)) => open,
+        };
+        Answer::Later(Box::pin(async move {
+            let (plan, open, then) = *open;
+            let (leased, answer) = match open {
+                Some(open) => {
+                    let (leased, taken) = *open;
+                    let answer = leased.finish(self, shared, leases, &plan, taken).await;
+                    (Some(leased), answer)
+                }
+                None => (None, shared.decide(self, &plan).await),
+            };
+            match answer {
+                Ok(decided) => Ok(then(Verdict::new(plan, decided, now))),
+                Err(unavailable) => call.plan(|plan| {
+                    let outage = Outage::new(shared, &unavailable, now);
+                    let decided = outage.decide(&plan, leased.as_ref().map(|leased| (leased, &**leases)));
                     then(Verdict::new(plan, decided, now))
                 }),
             }
@@ -103,18 +158,73 @@ fn decide_requests<'r>(
 }
 
 impl Shared {
+    /// What nodes draw grants from.
+    pub(super) fn lease_store(&self) -> Option<&dyn LeaseStore> {
+        self.leases.as_ref().map(|leases| leases.store())
+    }
+
     /// Decides in the store.
     pub(super) async fn decide(&self, engine: &Engine, plan: &Plan<'_>) -> Result<Decided, Unavailable> {
-        if plan.asks.is_empty() {
+        if self.is_cluster && plan.is_apart(engine) && (plan.can_be_split() || plan.is_denied()) {
+            return self.decide_apart(engine, plan).await;
+        }
+        let all: Places = (0..plan.asks.len()).collect();
+        self.decide_places(engine, plan, &all).await
+    }
+
+    /// Decides some asks of a plan in the store. The decisions are those of these asks.
+    pub(super) async fn decide_places(
+        &self,
+        engine: &Engine,
+        plan: &Plan<'_>,
+        places: &[usize],
+    ) -> Result<Decided, Unavailable> {
+        if places.is_empty() {
             return Ok(Decided { source: Source::Store, each: LimitDecisions::new(), permits: None });
         }
-        let Decisions { source, each, permits } = self.store.decide(&plan.store_asks(engine)).await?;
-        assert_eq!(each.len(), plan.asks.len(), "one decision per ask");
+        let asks: SmallVec<[store::Ask<'_>; 8]> =
+            places.iter().map(|place| plan.store_ask(engine, &plan.asks[*place])).collect();
+        self.decide_asks(&asks).await
+    }
+
+    async fn decide_asks(&self, asks: &[store::Ask<'_>]) -> Result<Decided, Unavailable> {
+        let Decisions { source, each, permits } = self.store.decide(asks).await?;
+        assert_eq!(each.len(), asks.len(), "one decision per ask");
         let stored = |permits| Box::new(Permits::stored(Arc::clone(&self.store), permits));
         let permits = (!permits.is_empty()).then(|| stored(permits));
         Ok(Decided { source, each, permits })
     }
+
+    /// Decides asks that do not depend on each other, server by server.
+    async fn decide_apart(&self, engine: &Engine, plan: &Plan<'_>) -> Result<Decided, Unavailable> {
+        let mut all = Decided {
+            source: Source::Store,
+            each: SmallVec::from_elem(LimitDecision::default(), plan.asks.len()),
+            permits: None,
+        };
+        let mut asks: Vec<(usize, store::Ask<'_>)> =
+            plan.asks.iter().map(|ask| plan.store_ask(engine, ask)).enumerate().collect();
+        if plan.is_denied() {
+            // It is charged nowhere.
+            let charges = asks.iter_mut().filter(|(_, ask)| ask.group == Group::All);
+            charges.for_each(|(_, ask)| ask.action = Action::Peek);
+        }
+        while let Some((_, first)) = asks.first() {
+            let tag = first.tag;
+            let (here, elsewhere) = asks.into_iter().partition(|(_, ask)| ask.tag == tag);
+            let (places, here): (Places, Vec<store::Ask<'_>>) = Vec::into_iter(here).unzip();
+            let decided = self.decide_asks(&here).await?;
+            for (place, each) in places.into_iter().zip(decided.each) {
+                all.each[place] = each;
+            }
+            asks = elsewhere;
+        }
+        Ok(all)
+    }
 }
+
+/// Asks, by their places in the plan.
+type Places = SmallVec<[usize; USUAL_ASKS]>;
 
 /// An outage of the store. Each limit is decided by its `on_error`: `deny`, `allow`, or `local`, the share of this process.
 pub(super) struct Outage<'s> {
@@ -136,10 +246,15 @@ impl<'s> Outage<'s> {
     }
 
     /// Decides in the table of this process. For a limit with `on_error: allow` or `deny`, the table gets a peek that always
-    /// passes or is always denied, so that groups work as usual.
-    fn decide(&self, plan: &Plan<'_>) -> Decided {
-        let on_error: SmallVec<[OnError; USUAL_ASKS]> =
-            plan.asks.iter().map(|ask| self.on_error(plan, ask)).collect();
+    /// passes or is always denied, so that groups work as usual. Limits of which grants are left are decided by these.
+    fn decide(&self, plan: &Plan<'_>, leased: Option<(&LeasedPlan, &Leases)>) -> Decided {
+        let mut held = leased.map(|(leased, leases)| leased.take_held(plan, leases, self.now));
+        let is_held = |held: &Option<HeldUnits<'_>>, place| held.as_ref().and_then(|held| held.each[place]);
+        let on_error = |(place, ask)| match is_held(&held, place) {
+            Some(_) => OnError::Allow,
+            None => self.on_error(plan, ask),
+        };
+        let on_error: SmallVec<[OnError; USUAL_ASKS]> = plan.asks.iter().enumerate().map(on_error).collect();
         let asks = || plan.asks.iter().zip(&on_error);
         for (ask, _) in asks().filter(|(_, on_error)| **on_error == OnError::Local) {
             // A limit of 0 has nothing to give, except that usage is counted.
@@ -170,6 +285,23 @@ impl<'s> Outage<'s> {
             let outcome = if ask.denial.is_some() { Outcome::NEVER } else { outcome };
             let decision = Decision { outcome, status: Status { remaining, reset_after: Nanos::ZERO } };
             *each = LimitDecision { decision, key_state: KeyState::Unknown };
+        }
+        let denies = |(ask, each): (&PlannedAsk<'_>, &LimitDecision)| {
+            ask.group == Group::All && !each.decision.is_allowed()
+        };
+        let passes = !plan.asks.iter().zip(&decided.each).any(denies);
+        for (place, each) in decided.each.iter_mut().enumerate() {
+            *each = is_held(&held, place).unwrap_or(*each);
+        }
+        if let Some(held) = &mut held {
+            held.settle(passes);
+        }
+        if let Some((leased, leases)) = leased {
+            let passes = |place: usize| {
+                let is_independent = plan.asks[place].group == Group::Independent;
+                (passes || is_independent) && decided.each[place].decision.is_allowed()
+            };
+            leased.owe(leases, |place| on_error[place] == OnError::Local && passes(place));
         }
         decided
     }

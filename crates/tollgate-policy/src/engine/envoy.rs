@@ -5,6 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate::{Align, FixedWindow, Group, Rule};
 
+use super::leases::lease_terms;
 use super::plan::{Denial, Found, Plan, PlannedAsk, SentAsk};
 use super::sent_rules::ThrottleError;
 use super::{Engine, TooManyLimits};
@@ -182,19 +183,23 @@ impl<'a> Plan<'a> {
         self.asks.extend(quotas);
     }
 
-    /// Refuses asks whose keys a cluster keeps on different servers. Does not refuse a request that has only independent asks, or
-    /// that lacks an attribute and is denied.
+    /// Refuses asks whose keys a cluster keeps on different servers, if they have to be charged together. Does not refuse a request
+    /// that has only independent asks, or that lacks an attribute and is denied. Leased limits may be anywhere, except beside quotas
+    /// and limits with `count_denied`.
     pub(super) fn require_one_place(&self, engine: &Engine) -> Result<(), NotDecided> {
         let is_open = self.asks.iter().any(|ask| ask.group != Group::Independent)
             && !self.asks.iter().any(|ask| ask.denial == Some(Denial::MissingAttribute));
-        let asks = self.store_asks(engine);
-        let (Some(one), true) = (asks.first(), is_open) else { return Ok(()) };
-        let Some(other) = asks.iter().find(|other| other.tag != one.tag) else { return Ok(()) };
+        let needs_all = |ask: &PlannedAsk<'a>| ask.group == Group::AnyOf || self.rule(ask).counts_denied();
+        let needs_all = self.asks.iter().any(needs_all);
+        let bound = self.asks.iter().filter(|ask| needs_all || lease_terms(self, ask).is_none());
+        let mut bound = bound.map(|ask| self.store_ask(engine, ask));
+        let (Some(one), true) = (bound.next(), is_open) else { return Ok(()) };
+        let Some(other) = bound.find(|other| other.tag != one.tag) else { return Ok(()) };
         let shown = |ask: &crate::store::Ask<'_>| {
             let tag: String = String::from_utf8_lossy(ask.tag).chars().take(TAG_SHOWN).collect();
             format!("limit `{}` by `{tag}`", ask.limit)
         };
-        Err(NotDecided::KeptApart { one: shown(one), other: shown(other) })
+        Err(NotDecided::KeptApart { one: shown(&one), other: shown(&other) })
     }
 }
 

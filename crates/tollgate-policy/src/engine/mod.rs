@@ -4,6 +4,7 @@ mod answer;
 mod backend;
 mod envoy;
 mod explain;
+mod leases;
 mod permits;
 mod plan;
 mod policy_in_force;
@@ -19,15 +20,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
-use tollgate::{AlgorithmKind, Clock, KeyedLimiter, Rate, Stats, TokenBucket};
+use tollgate::{AlgorithmKind, Clock, KeyedLimiter, Rate, Rule, Stats, TokenBucket};
 
 use self::backend::Shared;
 use self::envoy::SentLimit;
+pub use self::leases::LeaseStats;
+use self::leases::Leases;
 use self::pressure::Pressure;
 use self::sent_rules::SentRules;
-use crate::compiled::{CompiledPolicy, LimitNumbers, TableRules, TenantNumbers};
+use crate::compiled::{Backing, CompiledPolicy, LimitNumbers, TableRules, TenantNumbers};
 use crate::policy::{Memory, OnError, Policy, StoreSettings};
-use crate::store::Store;
+use crate::store::{Later, Store};
 
 pub use self::answer::Answer;
 pub use self::envoy::{Described, Hits, NotDecided, Override};
@@ -178,7 +181,9 @@ impl Engine {
             StoreSettings::Redis(redis) => redis.on_error,
             StoreSettings::Memory(_) => OnError::default(),
         };
-        Self::build(policy, clock, Some(Shared { store, on_error }))
+        let leases = Arc::clone(&store).leases().map(|store| Leases::new(store, clock.clone()));
+        let is_cluster = policy.is_on_cluster();
+        Self::build(policy, clock, Some(Shared { store, leases, is_cluster, on_error }))
     }
 
     fn build(policy: Policy, clock: Clock, shared: Option<Shared>) -> Result<Self, EngineError> {
@@ -207,7 +212,8 @@ impl Engine {
         }
         let limiter = builder.build();
         let nodes = shared.as_ref().map_or(1, |shared| shared.store.nodes());
-        let local = shared.as_ref().map_or(TableRules::Whole, |_| TableRules::ShareOf(nodes));
+        let table = shared.as_ref().map_or(TableRules::Whole, |_| TableRules::ShareOf(nodes));
+        let backing = Backing { table, leases: shared.as_ref().and_then(Shared::lease_store) };
         let nodes = Arc::new(AtomicU32::new(nodes));
         let shares = shared.as_ref().map(|_| Arc::clone(&nodes));
         let sent = || limiter.another_in_second_part(rule);
@@ -217,7 +223,7 @@ impl Engine {
         let overrides = SentRules::new(sent(), shares);
         let mut changing = Changing::default();
         let pressure = Pressure::new(policy.adaptive_rates);
-        let compiled = CompiledPolicy::new(policy.into(), None, &limiter, &mut changing.numbers, local);
+        let compiled = CompiledPolicy::new(policy.into(), None, &limiter, &mut changing.numbers, backing);
         Ok(Self {
             compiled: ArcSwap::from_pointee(compiled),
             changing: Mutex::new(changing),
@@ -270,14 +276,18 @@ impl Engine {
     fn put_in_force(&self, changing: &mut Changing, policy: Arc<Policy>) {
         let (before, adaptive_rates) = (self.compiled.load_full(), policy.adaptive_rates);
         let compiled =
-            CompiledPolicy::new(policy, Some(&before), &self.limiter, &mut changing.numbers, self.local());
+            CompiledPolicy::new(policy, Some(&before), &self.limiter, &mut changing.numbers, self.backing());
         // A line of the tenants file that has changed wins over a tier that was set before.
         self.retain_live(|tenant, tier| {
             let (now, before) = (&compiled.policy.tenants, &before.policy.tenants);
             compiled.tier(tier).is_some() && !now.has_other_line(tenant, before)
         });
         let gone = changing.numbers.remove_gone(&compiled);
-        self.compiled.store(Arc::new(compiled));
+        let compiled = Arc::new(compiled);
+        self.compiled.store(Arc::clone(&compiled));
+        if let Some(leases) = self.shared.as_ref().and_then(|shared| shared.leases.as_ref()) {
+            leases.change_policy(|limit| compiled.find(limit).is_some());
+        }
         changing.replaced.push_back(ReplacedPolicy { compiled: before, gone });
         self.pressure.reload(adaptive_rates, &self.limiter);
         changing.drop_unused();
@@ -302,12 +312,35 @@ impl Engine {
         }
     }
 
-    /// What the table of this process decides by.
-    fn local(&self) -> TableRules {
-        match self.shared {
+    /// What decides the limits of a policy.
+    fn backing(&self) -> Backing<'_> {
+        let table = match self.shared {
             None => TableRules::Whole,
             Some(_) => TableRules::ShareOf(self.nodes.load(Ordering::Relaxed)),
+        };
+        Backing { table, leases: self.shared.as_ref().and_then(Shared::lease_store) }
+    }
+
+    /// Draws no more grants, and returns what this process has left of them to the store. Call it when no more requests come, and
+    /// wait for it. Units that are not returned are lost for as long as they would have lasted.
+    pub fn return_leases(&self) -> Later<'static, ()> {
+        match self.shared.as_ref().and_then(|shared| shared.leases.as_ref()) {
+            Some(leases) => leases.close(),
+            None => Box::pin(std::future::ready(())),
         }
+    }
+
+    /// What became of the units of each limit that was leased, in this process.
+    pub fn lease_stats(&self) -> Vec<LeaseStats> {
+        let Some(shared) = &self.shared else { return Vec::new() };
+        let mut stats = shared.leases.as_ref().map_or_else(Vec::new, |leases| leases.stats());
+        let (compiled, nodes) = (self.compiled.load(), u64::from(shared.store.nodes()));
+        for stats in &mut stats {
+            let limit = compiled.find(&stats.limit);
+            stats.most_excess = limit.map_or(0, |limit| limit.most_excess(nodes));
+        }
+        stats.sort_unstable_by(|one, other| one.limit.cmp(&other.limit));
+        stats
     }
 
     /// Sets the tier of a tenant. It applies until it is set again, until a reload removes the tier from the policy
@@ -389,7 +422,11 @@ impl Changing {
 /// Refuses limits that the store cannot keep.
 fn require_kept(policy: &Policy, shared: Option<&Shared>) -> Result<(), EngineError> {
     let Some(Shared { store, .. }) = shared else { return Ok(()) };
-    let faults = policy.store_faults(|rule| store.require(rule));
+    let require_lease = |rule: &Rule| match shared.and_then(Shared::lease_store) {
+        Some(leases) => leases.require_lease(rule),
+        None => Err("the store has no grants".to_owned()),
+    };
+    let faults = policy.store_faults(|rule| store.require(rule), require_lease);
     if faults.is_empty() { Ok(()) } else { Err(EngineError::Store(faults)) }
 }
 

@@ -245,24 +245,51 @@ impl<'a> Plan<'a> {
         if ask.denial.is_some() { request.denied() } else { request }
     }
 
-    /// The asks as a store decides them.
-    pub(super) fn store_asks<'p>(&'p self, engine: &Engine) -> SmallVec<[store::Ask<'p>; 8]> {
-        let ask = |ask: &'p PlannedAsk<'a>| -> store::Ask<'p> {
-            let mut asked = match self.limit(ask) {
-                AskedLimit::Policy(limit, numbers) => {
-                    let mut asked = limit.store_ask(numbers, &self.key(ask));
-                    if self.is_reduced {
-                        asked.pace = engine.pressure.pace_of(limit.numbers(numbers).shed);
-                    }
-                    asked
-                }
-                AskedLimit::Sent(sent) => sent.store_ask(),
-            };
-            (asked.cost, asked.action, asked.group) = (ask.cost, ask.action, ask.group);
-            asked.is_denied = ask.denial.is_some();
-            asked
+    /// An ask as a store decides it.
+    pub(super) fn store_ask<'p>(&'p self, engine: &Engine, ask: &'p PlannedAsk<'a>) -> store::Ask<'p> {
+        let mut asked = match self.limit(ask) {
+            AskedLimit::Policy(limit, numbers) => {
+                let mut asked = limit.store_ask(numbers, &self.key(ask));
+                asked.pace = self.pace(engine, ask);
+                asked
+            }
+            AskedLimit::Sent(sent) => sent.store_ask(),
         };
-        self.asks.iter().map(ask).collect()
+        (asked.cost, asked.action, asked.group) = (ask.cost, ask.action, ask.group);
+        asked.is_denied = ask.denial.is_some();
+        asked
+    }
+
+    /// The multiplier of the rate of an ask.
+    pub(super) fn pace(&self, engine: &Engine, ask: &PlannedAsk<'a>) -> Pace {
+        match self.limit(ask) {
+            AskedLimit::Policy(limit, numbers) if self.is_reduced => {
+                engine.pressure.pace_of(limit.numbers(numbers).shed)
+            }
+            AskedLimit::Policy(..) | AskedLimit::Sent(_) => Pace::FULL,
+        }
+    }
+
+    /// Whether a cluster keeps the keys of its asks on different servers.
+    pub(super) fn is_apart(&self, engine: &Engine) -> bool {
+        let Some((first, others)) = self.asks.split_first() else { return false };
+        let first = self.store_ask(engine, first);
+        others.iter().any(|other| self.store_ask(engine, other).tag != first.tag)
+    }
+
+    /// Whether it is denied whatever the state of its keys is.
+    pub(super) fn is_denied(&self) -> bool {
+        self.asks.iter().any(|ask| ask.group == Group::All && ask.denial.is_some())
+    }
+
+    /// Whether each ask can be decided by itself: none is charged only if others pass.
+    pub(super) fn can_be_split(&self) -> bool {
+        let is_alone = |ask: &PlannedAsk<'_>| {
+            ask.cost == 0
+                || ask.group == Group::Independent
+                || matches!(ask.action, Action::Peek | Action::Refund | Action::ChargeInFull)
+        };
+        self.asks.iter().all(is_alone)
     }
 
     /// The key of an ask of the policy, part by part.

@@ -35,6 +35,10 @@ struct CheckCall<'a> {
 impl<'a> Call<'a> for CheckCall<'a> {
     type Error = TooManyLimits;
 
+    fn has_leases(&self) -> bool {
+        self.compiled.has_leases
+    }
+
     #[inline]
     fn plan<T>(&self, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, TooManyLimits> {
         let Self { engine, compiled, request, can_hold } = self;
@@ -56,6 +60,10 @@ struct DescriptorCall<'a> {
 
 impl<'a> Call<'a> for DescriptorCall<'a> {
     type Error = NotDecided;
+
+    fn has_leases(&self) -> bool {
+        self.compiled.has_leases
+    }
 
     fn plan<T>(&self, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, NotDecided> {
         let Self { engine, compiled, requests } = self;
@@ -216,8 +224,13 @@ impl PolicyInForce<'_> {
         Answer::Later(Box::pin(async move {
             let plan = self.plan_key(limit, described.as_deref().unwrap_or(attributes));
             limit.reset(plan.asks[0].hash); // this process may have a share of it
-            let asks = plan.store_asks(self.engine);
-            shared.store.forget(&asks[0]).await.map(Some)
+            let ask = plan.store_ask(self.engine, &plan.asks[0]);
+            let was_known = shared.store.forget(&ask).await?;
+            // Afterwards, so that no grant is left that was drawn before.
+            if let Some(leases) = &shared.leases {
+                leases.reset(plan.asks[0].hash);
+            }
+            Ok(Some(was_known))
         }))
     }
 

@@ -374,12 +374,12 @@ fn a_reload_keeps_what_keys_have_left() {
 fn a_policy_that_cannot_be_put_in_force_changes_nothing() {
     let engine = engine("limits: [{ name: a, key: [], token_bucket: { rate: 1/min, burst: 10 } }]");
     expect(&engine, &[], true, &[("a", 9)]);
-    let mut leases = policy("store: { redis: { url: redis://127.0.0.1 } }");
-    if let crate::StoreSettings::Redis(redis) = &mut leases.store {
-        redis.lease = Some(Duration::from_millis(100));
+    let mut persistent = policy("");
+    if let crate::StoreSettings::Memory(memory) = &mut persistent.store {
+        memory.persist = Some("./state".to_owned());
     }
-    let not_built = "`store: { redis: { mode: lease } }`".to_owned();
-    assert_eq!(engine.reload(leases), Err(EngineError::NotBuilt(vec![not_built])));
+    let not_built = "`store: { memory: { persist } }`".to_owned();
+    assert_eq!(engine.reload(persistent), Err(EngineError::NotBuilt(vec![not_built])));
     expect(&engine, &[], true, &[("a", 8)]);
 }
 

@@ -153,6 +153,10 @@ impl SentRule<'_> {
 impl<'a> Call<'a> for ThrottleCall<'a> {
     type Error = ThrottleError;
 
+    fn has_leases(&self) -> bool {
+        false // the next call may bring other numbers
+    }
+
     fn plan<T>(&self, then: impl FnOnce(Plan<'a>) -> T) -> Result<T, ThrottleError> {
         let (name, key) = match self.sent {
             Sent::Rule(sent) => ("*throttle", sent.key.as_bytes()),

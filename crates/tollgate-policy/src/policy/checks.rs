@@ -58,7 +58,7 @@ impl Policy {
             }
         };
         match &self.store {
-            StoreSettings::Redis(redis) => need(redis.lease.is_some(), "`store: { redis: { mode: lease } }`"),
+            StoreSettings::Redis(_) => {}
             StoreSettings::Memory(memory) => {
                 need(memory.persist.is_some(), "`store: { memory: { persist } }`")
             }
@@ -314,9 +314,14 @@ impl Policy {
         self.limits.iter().filter(|limit| !limit.shadow).any(|limit| denies(&limit))
     }
 
-    /// What of it a store cannot keep that has this to say of rules.
-    pub fn store_faults(&self, require: impl Fn(&Rule) -> Result<(), String>) -> Vec<String> {
-        let mut faults = self.cluster_faults();
+    /// What a store cannot keep of this policy. `require` returns an error for rules whose states it cannot keep, and `require_lease`
+    /// for rules whose grants it cannot compute.
+    pub fn store_faults(
+        &self,
+        require: impl Fn(&Rule) -> Result<(), String>,
+        require_lease: impl Fn(&Rule) -> Result<(), String>,
+    ) -> Vec<String> {
+        let mut faults = self.cluster_faults(require_lease);
         for limit in &self.limits {
             let own = self.tenants.rules_of(&limit.name);
             let rules = std::iter::once(&limit.rule).chain(limit.tiers.values()).chain(own);

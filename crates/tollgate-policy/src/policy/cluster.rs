@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use tollgate::Rule;
+
 use super::{Condition, Descriptor, Entry, Limit, Policy, StoreSettings};
 
 impl Policy {
@@ -13,7 +15,10 @@ impl Policy {
     /// Limits that a cluster cannot decide together. All keys of a request must be on one server. The tenant chooses the server, else
     /// the first part of the key, and for Envoy descriptors the domain. Shadow limits are decided with the others. Empty if the store
     /// is not a cluster.
-    pub fn cluster_faults(&self) -> Vec<String> {
+    ///
+    /// Leased limits may be anywhere, except beside quotas and limits with `count_denied`. `require_lease` returns an error for rules
+    /// whose grants the store cannot compute.
+    pub fn cluster_faults(&self, require_lease: impl Fn(&Rule) -> Result<(), String>) -> Vec<String> {
         if !self.is_on_cluster() {
             return Vec::new();
         }
@@ -25,7 +30,18 @@ impl Policy {
                 None => format!("`{name}`{shadow} by nothing, since it has one key for all"),
             }
         };
-        let mut earlier = EarlierLimits::new(&self.limits);
+        let needs = |limit: &Limit| {
+            let descriptor = limit.descriptor.as_ref();
+            let is_quota = descriptor.is_some_and(|of| of.quota_mode || self.envoy.quota_mode);
+            if is_quota || limit.rule.counts_denied() {
+                Needs::AllLimits
+            } else if self.is_leased(limit, &require_lease) {
+                Needs::Nothing
+            } else {
+                Needs::ExactLimits
+            }
+        };
+        let mut earlier = EarlierLimits::new(&self.limits, self.limits.iter().map(needs).collect());
         let mut faults = Vec::new();
         for (place, one) in self.limits.iter().enumerate() {
             faults.extend(earlier.first_kept_apart(place).0.map(|other| {
@@ -37,9 +53,10 @@ impl Policy {
                 format!(
                     "a request may need keys of {} and of {}, which a cluster keeps in different places, so that they \
                      cannot be charged together: {help}, let them `match` different requests, or use a single server or \
-                     Sentinel",
+                     Sentinel{}",
                     described(other),
-                    described(one)
+                    described(one),
+                    if self.has_leases() { "" } else { ", or `mode: lease`, in which a cluster decides most limits apart" }
                 )
             }));
             earlier.add(place);
@@ -48,10 +65,29 @@ impl Policy {
     }
 }
 
+/// Which limits must be on the same server as a limit, so that a request can be decided by both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Needs {
+    /// None: nodes decide it by grants, which they can put back.
+    Nothing,
+    /// Those that the store decides.
+    ExactLimits,
+    /// All: what is charged to it depends on what the others decide, also if they deny.
+    AllLimits,
+}
+
+impl Needs {
+    fn must_be_together(self, other: Self) -> bool {
+        let (least, most) = (self.min(other), self.max(other));
+        most == Self::AllLimits || least == Self::ExactLimits
+    }
+}
+
 /// The limits before the present one, filed by the values that they require of an attribute.
 struct EarlierLimits<'p> {
     limits: &'p [Limit],
     kept_by: Vec<usize>, // for each limit, equal numbers where the server is chosen by the same part of the key
+    needs: Vec<Needs>,   // of each limit
     counts: HashMap<(&'p str, String), usize>, // limits that require a value of an attribute
     filed: HashMap<&'p str, FiledLimits>, // by attribute
     open: Vec<usize>,    // limits that require no value without a star
@@ -66,7 +102,7 @@ struct FiledLimits {
 }
 
 impl<'p> EarlierLimits<'p> {
-    fn new(limits: &'p [Limit]) -> Self {
+    fn new(limits: &'p [Limit], needs: Vec<Needs>) -> Self {
         let mut numbers: HashMap<Option<String>, usize> = HashMap::new();
         let kept_by = limits.iter().map(|limit| {
             let next = numbers.len();
@@ -79,7 +115,15 @@ impl<'p> EarlierLimits<'p> {
                 values.into_iter().for_each(|value| *counts.entry((attribute, value)).or_default() += 1);
             }
         }
-        Self { limits, kept_by, counts, filed: HashMap::new(), open: Vec::new(), descriptors: Vec::new() }
+        Self {
+            limits,
+            kept_by,
+            needs,
+            counts,
+            filed: HashMap::new(),
+            open: Vec::new(),
+            descriptors: Vec::new(),
+        }
     }
 
     /// Files a limit. Those before it have been filed.
@@ -115,7 +159,9 @@ impl<'p> EarlierLimits<'p> {
         let (mut first, mut compared) = (None, 0);
         let mut look = |places: &[usize]| {
             let before = places.iter().take_while(|other| first.is_none_or(|first| **other < first));
-            let apart = before.filter(|other| kept_by[**other] != kept_by[place]);
+            let apart = before.filter(|other| {
+                kept_by[**other] != kept_by[place] && self.needs[**other].must_be_together(self.needs[place])
+            });
             let found = apart.copied().find(|other| {
                 compared += 1;
                 can_meet(&limits[*other], one) && limits[*other].may_apply_with(one)

@@ -26,6 +26,7 @@ impl Limit {
             shadow: false,
             when_missing: WhenMissing::default(),
             on_error: None,
+            is_exact: false,
             template: RuleTemplate::of(&rule),
             written: Vec::new(),
         }

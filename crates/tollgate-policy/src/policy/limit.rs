@@ -37,6 +37,8 @@ pub struct Limit {
     pub when_missing: WhenMissing,
     /// What is decided when the store gives no answer, where that differs from the store's own word.
     pub on_error: Option<OnError>,
+    /// Whether the store decides each request even if its mode is `lease`.
+    pub is_exact: bool,
     pub(super) template: RuleTemplate,
     pub(super) written: Vec<(&'static str, String)>, // the file's own text for waits that came from the environment
 }
@@ -163,6 +165,7 @@ impl Limit {
         let shadow = section.get("shadow").and_then(|node| reader.flag(node)).unwrap_or(false);
         let when_missing = Self::when_missing(reader, section);
         let on_error = OnError::read(reader, section);
+        let is_exact = section.word(reader, "mode").is_some();
         let (mut template, rule) = RuleTemplate::read(reader, section).unzip();
         let tier_rules = Self::tiers(reader, section, template.as_mut(), tiers);
         let is_whole = descriptor.as_ref().is_none_or(Option::is_some);
@@ -178,6 +181,7 @@ impl Limit {
                     shadow,
                     when_missing,
                     on_error,
+                    is_exact,
                     template,
                     written: Self::written_waits(reader, section),
                 }))

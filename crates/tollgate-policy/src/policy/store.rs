@@ -1,5 +1,6 @@
 //! Where the state of keys is kept.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::settings::path;
 use crate::fault::Fault;
 use crate::keys;
 use crate::machine_memory::machine_memory;
-use crate::quantity;
+use crate::quantity::{self, duration_text};
 use crate::reader::{Reader, Section};
 use crate::yaml::{Node, Value};
 
@@ -95,7 +96,7 @@ pub struct Redis {
     pub password_file: Option<String>,
     /// Certificates.
     pub tls: Option<RedisTls>,
-    /// Whether tokens are drawn in advance, and how long a grant should last then.
+    /// How long a grant should last at the present demand (`sync`), if nodes draw grants: `mode: lease`.
     pub lease: Option<Duration>,
     /// How long an answer may take.
     pub deadline: Duration,
@@ -179,7 +180,12 @@ impl Memory {
     }
 }
 
+/// How long a grant may be made to last.
+const SYNC: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(5);
+
 impl Redis {
+    const DEFAULT_SYNC: Duration = Duration::from_millis(100);
+
     fn read(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Self> {
         let section = reader.section(node, keys::REDIS)?;
         let text = |section: &Section<'_>, key| section.get(key).and_then(|node| reader.text(node));
@@ -213,22 +219,24 @@ impl Redis {
             reader.fault(fault.help("servers are a cluster or have Sentinels, not both"));
         }
         let is_lease = section.word(reader, "mode") == Some(1);
-        if let Some(node) = section.get("mode").filter(|_| is_lease) {
-            let fault = Fault::new(node.span.clone(), "`mode: lease` is not built yet");
-            reader.fault(fault.help("write `mode: exact`, or leave `mode` out"));
-        }
         if let Some(node) = section.get("lease").filter(|_| !is_lease) {
-            let fault = Fault::new(node.span.clone(), "`lease` is for `mode: lease`, which is not built yet");
-            reader.fault(fault.help("leave it out"));
+            let fault = Fault::new(node.span.clone(), "`lease` without `mode: lease`");
+            reader.fault(fault.help("write `mode: lease`, or leave `lease` out"));
         }
-        let sync = section
-            .section(reader, "lease")
-            .and_then(|section| section.get("sync").and_then(|node| reader.time(node)));
+        let sync = section.section(reader, "lease").and_then(|section| {
+            let node = section.get("sync")?;
+            let sync = reader.time(node)?;
+            if !SYNC.contains(&sync) {
+                let fault = Fault::new(node.span.clone(), format!("a `sync` of {}", duration_text(sync)));
+                reader.fault(fault.help("write a time from `10ms` to `5s`"));
+            }
+            Some(sync)
+        });
         Some(Self {
             urls,
             cluster,
             sentinel,
-            lease: is_lease.then(|| sync.unwrap_or(Duration::from_millis(100))),
+            lease: is_lease.then(|| sync.unwrap_or(Redis::DEFAULT_SYNC)),
             deadline: section
                 .get("deadline")
                 .and_then(|node| reader.time(node))

@@ -60,8 +60,10 @@ pub struct LeasedKey {
     pub key: Box<[Box<[u8]>]>,
     /// The hash tag, as in [`Ask::tag`].
     pub tag: Box<[u8]>,
-    /// The rule that grants are drawn under.
+    /// The rule that grants are drawn under, at full pace.
     pub rule: Rule,
+    /// The multiplier of its rate (`adaptive_rates`).
+    pub pace: Pace,
 }
 
 impl LeasedKey {
@@ -72,6 +74,7 @@ impl LeasedKey {
             key: ask.key.iter().map(|part| Box::from(*part)).collect(),
             tag: ask.tag.into(),
             rule: ask.rule,
+            pace: ask.pace,
         }
     }
 
@@ -82,7 +85,7 @@ impl LeasedKey {
             key: self.key.iter().map(|part| &**part).collect(),
             tag: &self.tag,
             rule: self.rule,
-            pace: Pace::FULL,
+            pace: self.pace,
             cost,
             action: Action::Charge,
             group: Group::All,

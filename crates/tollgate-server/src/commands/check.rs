@@ -54,6 +54,11 @@ pub(crate) fn run(
     if let Some(gateway) = &policy.gateway {
         println!("{}", environment_values.hide(&carries(gateway)));
     }
+    if policy.has_leases() {
+        println!(
+            "lease: in total, leased limits are never exceeded. The excess is the most above the limit's own bound in any span of time"
+        );
+    }
     for warning in policy.warnings() {
         println!("warning: {}", environment_values.hide_numbers(&warning));
     }
@@ -96,7 +101,7 @@ fn store_faults(policy: &Policy) -> Vec<String> {
     let has_files = !policy.unusable_files().iter().any(|file| file.key.starts_with("store."));
     let redis = if has_files { Redis::clone(redis) } else { without_files(redis) };
     let settings = RedisStore::check(&redis).err().map(|error| error.to_string());
-    let limits = policy.store_faults(tollgate_redis::require);
+    let limits = policy.store_faults(tollgate_redis::require, tollgate_redis::require_lease);
     let limits = (!limits.is_empty()).then(|| EngineError::Store(limits).to_string());
     settings.into_iter().chain(limits).collect()
 }
@@ -119,6 +124,9 @@ fn without_files(redis: &Redis) -> Redis {
 
 fn rows(policy: &Policy) -> Vec<Vec<String>> {
     let mut rows = vec![["LIMIT", "ALGORITHM", "NUMBERS", "KEY", "MATCH"].map(str::to_owned).to_vec()];
+    if policy.has_leases() {
+        rows[0].push("LEASE".to_owned());
+    }
     let environment_values = &policy.environment_values;
     for limit in &policy.limits {
         let shadow = if limit.shadow { " (shadow)" } else { "" };
@@ -129,6 +137,7 @@ fn rows(policy: &Policy) -> Vec<Vec<String>> {
             key(limit, environment_values),
             matches(limit, environment_values),
         ]);
+        rows.last_mut().expect("the row of the limit").extend(lease(policy, limit, &limit.rule));
         // Named only where it is not the limit's.
         let other_algorithm = |rule: &Rule| {
             let is_same = limit.algorithm_in_use(rule) == limit.algorithm_in_use(&limit.rule);
@@ -155,6 +164,17 @@ fn rows(policy: &Policy) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+/// How a limit is leased, or why it is not. None if no limit is leased.
+fn lease(policy: &Policy, limit: &Limit, rule: &Rule) -> Option<String> {
+    Some(match policy.lease_terms(limit, rule, tollgate_redis::require_lease)? {
+        Ok(terms) => match (terms.most_excess(1), terms.most_excess(u64::MAX)) {
+            (0, 0) => "no excess".to_owned(),
+            (per_process, at_most) => format!("excess per process {per_process}, at most {at_most}"),
+        },
+        Err(why) => format!("exact ({why})"),
+    })
 }
 
 /// `sliding_log`; or `sliding_log (as sliding_counter)` where another algorithm decides.

@@ -15,10 +15,10 @@ fn policy(limits: impl Iterator<Item = String>) -> Policy {
 }
 
 /// The first limit before this one that is kept apart from it, with each asked.
-fn asked(limits: &[Limit], place: usize) -> Option<usize> {
+fn asked(limits: &[Limit], needs: &[Needs], place: usize) -> Option<usize> {
     let one = &limits[place];
     let is_apart = |other: &Limit| other.kept_by() != one.kept_by() && other.may_apply_with(one);
-    limits[..place].iter().position(is_apart)
+    (0..place).find(|other| is_apart(&limits[*other]) && needs[*other].must_be_together(needs[place]))
 }
 
 fn random_limit(random: &mut Random, place: usize) -> String {
@@ -58,9 +58,11 @@ fn limits_kept_apart_agree_with_asking_every_pair() {
     for _ in 0..400 * effort() {
         let count = random.log_uniform(2, 60) as usize;
         let policy = policy((0..count).map(|place| random_limit(&mut random, place)));
-        let mut earlier = EarlierLimits::new(&policy.limits);
+        let all = [Needs::Nothing, Needs::ExactLimits, Needs::AllLimits];
+        let needs: Vec<Needs> = (0..count).map(|_| *random.pick(&all)).collect();
+        let mut earlier = EarlierLimits::new(&policy.limits, needs.clone());
         for place in 0..count {
-            let expected = asked(&policy.limits, place);
+            let expected = asked(&policy.limits, &needs, place);
             assert_eq!(earlier.first_kept_apart(place).0, expected, "{place} of {:#?}", policy.limits);
             *(if expected.is_some() { &mut apart } else { &mut together }) += 1;
             earlier.add(place);
@@ -81,7 +83,8 @@ fn limits_compared_for_a_cluster_grow_with_the_limits_and_not_with_their_pairs()
     for (kind, limit) in kinds.into_iter().enumerate() {
         let count = 2_000;
         let policy = policy((0..count).map(limit));
-        let (mut earlier, mut compared) = (EarlierLimits::new(&policy.limits), 0);
+        let (mut earlier, mut compared) =
+            (EarlierLimits::new(&policy.limits, vec![Needs::ExactLimits; count]), 0);
         for place in 0..count {
             compared += earlier.first_kept_apart(place).1;
             earlier.add(place);

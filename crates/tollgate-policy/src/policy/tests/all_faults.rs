@@ -156,10 +156,10 @@ fn two_faults_in_one_section_are_both_reported() {
         ("store: { redis: { deadline: x } }", ["`url` is missing", "`x` cannot"]),
         ("store: { redis: { url: a, urls: [b], nodes: 0 } }", ["both `url` and `urls`", "`nodes` of 0"]),
         (
-            "store: { redis: { url: a, mode: lease, nodes: 0 } }",
-            ["`mode: lease` is not built yet", "`nodes` of 0"],
+            "store: { redis: { url: a, mode: lease, lease: { sync: 6s }, nodes: 0 } }",
+            ["a `sync` of 6s", "`nodes` of 0"],
         ),
-        ("store: { redis: { url: a, lease: { sync: x } } }", ["which is not built yet", "`x` cannot"]),
+        ("store: { redis: { url: a, lease: { sync: x } } }", ["`lease` without `mode: lease`", "`x` cannot"]),
         ("store: { redis: { url: a, sentinel: { username: [] } } }", ["`master` is missing", "a list where"]),
         ("identity: { tenant: x, client_ip: { trusted_hops: y } }", ["`x` cannot", "`y` cannot"]),
         ("identity: { client_ip: { trusted_hops: y, header: z } }", ["`y` cannot", "unknown word `z`"]),
@@ -269,12 +269,6 @@ fn a_burst_in_a_rate_that_has_no_effect_is_refused() {
 fn settings_that_are_not_built_are_faults_with_a_place_and_an_alternative() {
     for (source, place, message, help) in [
         ("store: { memory: { persist: { path: ./s } } }", (1, 29), "`persist` is not built yet", "`redis`"),
-        (
-            "store:\n  redis:\n    url: a\n    mode: lease",
-            (4, 11),
-            "`mode: lease` is not built yet",
-            "`mode: exact`",
-        ),
         (
             "limits:\n  - { name: a, key: [], quota: { limit: 5, per: month } }",
             (2, 25),

@@ -1,0 +1,133 @@
+//! A plan of leased and exact limits.
+
+use std::sync::Arc;
+
+use tollgate::{Group, Timestamp};
+
+use super::Leases;
+use super::take::{Attempt, HeldUnits, LeasedAsks, PartlyTaken, Taken};
+use crate::engine::Engine;
+use crate::engine::backend::{Decided, Shared};
+use crate::engine::plan::Plan;
+use crate::store::{LimitDecisions, Source, Unavailable};
+
+/// A plan that grants decide, at least in part.
+pub(in crate::engine) struct LeasedPlan {
+    asks: LeasedAsks,
+    is_apart: bool,
+}
+
+/// What became of the first attempt to decide a plan by grants.
+#[expect(clippy::large_enum_variant, reason = "it is nearly always the large one")]
+pub(in crate::engine) enum First<'l> {
+    /// It is decided.
+    Decided(Decided),
+    /// It has to wait for the store.
+    Later(Box<(LeasedPlan, Taken<'l>)>),
+}
+
+impl LeasedPlan {
+    /// None if the store decides the whole plan.
+    pub(in crate::engine) fn of(engine: &Engine, shared: &Shared, plan: &Plan<'_>) -> Option<Self> {
+        let asks = LeasedAsks::of(engine, plan)?;
+        Some(Self { asks, is_apart: shared.is_cluster && plan.is_apart(engine) })
+    }
+
+    /// Decides by what grants have. Most requests are decided here, at once.
+    pub(in crate::engine) fn decide<'l>(
+        self,
+        engine: &Engine,
+        leases: &'l Arc<Leases>,
+        plan: &Plan<'_>,
+        now: Timestamp,
+    ) -> First<'l> {
+        match self.take(engine, leases, plan, false, now) {
+            Taken::All(each) => First::Decided(by_grants(each)),
+            taken => First::Later(Box::new((self, taken))),
+        }
+    }
+
+    fn take<'l>(
+        &self,
+        engine: &Engine,
+        leases: &'l Arc<Leases>,
+        plan: &Plan<'_>,
+        is_again: bool,
+        now: Timestamp,
+    ) -> Taken<'l> {
+        Attempt { engine, plan, asks: &self.asks, is_again, is_apart: self.is_apart, now }.take(leases)
+    }
+
+    /// Takes what grants have left while the store gives no answer.
+    pub(in crate::engine) fn take_held<'l>(
+        &self,
+        plan: &Plan<'_>,
+        leases: &'l Leases,
+        now: Timestamp,
+    ) -> HeldUnits<'l> {
+        self.asks.take_held(plan, leases, now)
+    }
+
+    /// Notes what the share of this process let pass meanwhile, by places in the plan.
+    pub(in crate::engine) fn owe(&self, leases: &Leases, was_local: impl Fn(usize) -> bool) {
+        self.asks.owe(leases, was_local);
+    }
+
+    /// Decides what the first attempt left open: waits for draws, and asks the store for the rest.
+    pub(in crate::engine) async fn finish(
+        &self,
+        engine: &Engine,
+        shared: &Shared,
+        leases: &Arc<Leases>,
+        plan: &Plan<'_>,
+        mut taken: Taken<'_>,
+    ) -> Result<Decided, Unavailable> {
+        let deadline = leases.store.deadline();
+        let mut patience = leases.store.sleep(deadline);
+        loop {
+            let wait = match taken {
+                Taken::All(each) => return Ok(by_grants(each)),
+                Taken::Some(partly) => return ask_the_rest(engine, shared, plan, partly).await,
+                Taken::NoStore(unavailable) => return Err(unavailable),
+                Taken::Wait(wait) => wait,
+            };
+            match wait.answer(&mut patience).await {
+                // A draw that failed alone is tried again, as long as there is time.
+                Some(Err(unavailable)) if !unavailable.out_for.is_zero() => return Err(unavailable),
+                Some(_) => taken = self.take(engine, leases, plan, true, engine.clock().now()),
+                None => {
+                    return Err(Unavailable {
+                        why: format!("no grant came within {deadline:?}"),
+                        out_for: std::time::Duration::ZERO,
+                        retry_after: deadline,
+                    });
+                }
+            }
+        }
+    }
+}
+
+const fn by_grants(each: LimitDecisions) -> Decided {
+    Decided { source: Source::Lease, each, permits: None }
+}
+
+/// Has the store decide what grants do not. Units go back into their grants if it denies, fails, or nobody waits any more.
+async fn ask_the_rest(
+    engine: &Engine,
+    shared: &Shared,
+    plan: &Plan<'_>,
+    mut partly: Box<PartlyTaken<'_>>,
+) -> Result<Decided, Unavailable> {
+    let mut decided = shared.decide_places(engine, plan, &partly.stored).await?;
+    let stored = std::mem::take(&mut decided.each);
+    let denies = |(place, each): (&usize, &crate::store::LimitDecision)| {
+        plan.asks[*place].group == Group::All && !each.decision.is_allowed()
+    };
+    let passes = !partly.stored.iter().zip(&stored).any(denies) && !partly.is_denied;
+    partly.settle(passes);
+    for (place, each) in partly.stored.iter().zip(stored) {
+        partly.each[*place] = each;
+    }
+    decided.each = std::mem::take(&mut partly.each);
+    Ok(decided)
+}

@@ -1,0 +1,400 @@
+//! All leased limits of one plan, taken together.
+
+use std::collections::hash_map::Entry as MapEntry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use tollgate::adaptive::Pace;
+use tollgate::lease::{GrantId, Take, Terms};
+use tollgate::{Action, Decision, Group, Outcome, Retry, Rule, Status, Timestamp};
+
+use super::draw_wait::DrawWait;
+use super::entry::{Entry, denied_for};
+use super::tasks::EntryErrand;
+use super::{Leases, Shard};
+use crate::engine::Engine;
+use crate::engine::plan::{AskedLimit, Plan, PlannedAsk, USUAL_ASKS};
+use crate::store::{KeyState, LeasedKey, LimitDecision, LimitDecisions, Unavailable};
+
+/// The leased asks of a plan.
+pub(in crate::engine) struct LeasedAsks(SmallVec<[LeasedAsk; USUAL_ASKS]>);
+
+/// An ask that grants can decide. Its rule is not copied, because a list of them is moved.
+#[derive(Clone, Copy)]
+struct LeasedAsk {
+    hash: u64,
+    cost: u64,
+    place: u16,   // in the plan
+    is_all: bool, // whether it can deny the request
+}
+
+/// The numbers that an ask is leased by.
+struct LeasedNumbers {
+    capacity: u64, // at the pace of the request
+    pace: Pace,
+    terms: Terms,
+}
+
+/// What grants have decided of a plan.
+#[expect(clippy::large_enum_variant, reason = "it is nearly always the large one")]
+pub(in crate::engine) enum Taken<'l> {
+    /// All of it.
+    All(LimitDecisions),
+    /// What the store does not have to decide. Dropping it puts the units back.
+    Some(Box<PartlyTaken<'l>>),
+    /// Nothing yet: units have to be drawn first.
+    Wait(Arc<DrawWait>),
+    /// Nothing: units have to be drawn, and there is no connection.
+    NoStore(Unavailable),
+}
+
+/// The units that were taken for a request that the store still has to decide.
+pub(in crate::engine) struct PartlyTaken<'l> {
+    pub(super) each: LimitDecisions, // of the plan; those of the store are not decided yet
+    pub(super) stored: SmallVec<[usize; USUAL_ASKS]>, // the places of asks that the store decides
+    pub(super) is_denied: bool,      // by a grant
+    units: TakenUnits<'l>,
+}
+
+/// Units that go back into their grants if they are dropped.
+pub(super) struct TakenUnits<'l> {
+    leases: &'l Leases,
+    each: SmallVec<[TakenUnit; USUAL_ASKS]>,
+}
+
+#[derive(Clone, Copy)]
+struct TakenUnit {
+    hash: u64,
+    serial: u64,
+    grant: GrantId,
+    cost: u64,
+    is_all: bool,
+}
+
+impl TakenUnits<'_> {
+    /// Spends the units if the request passes. Otherwise only those of limits that decide by themselves.
+    fn settle(&mut self, passes: bool) {
+        self.each.retain(|unit| unit.is_all && !passes);
+    }
+}
+
+impl Drop for TakenUnits<'_> {
+    fn drop(&mut self) {
+        for unit in &self.each {
+            self.leases.shard(unit.hash).lock().put_back(unit);
+        }
+    }
+}
+
+impl Shard {
+    fn put_back(&mut self, unit: &TakenUnit) {
+        let entry = self.entries.get_mut(&unit.hash).filter(|entry| entry.serial == unit.serial);
+        if let Some(entry) = entry {
+            entry.lease.put_back(unit.grant, unit.cost);
+        }
+    }
+}
+
+impl PartlyTaken<'_> {
+    /// Spends the units if the request passes. Otherwise only those of independent limits.
+    pub(super) fn settle(&mut self, passes: bool) {
+        self.units.settle(passes);
+    }
+}
+
+/// What one lease says.
+enum Said {
+    Taken(TakenUnit, LimitDecision),
+    Denied(LimitDecision),
+    Wait(Arc<DrawWait>),
+    Exact,
+}
+
+/// What has to be sent when the locks are free.
+type Errands = SmallVec<[EntryErrand; 1]>;
+
+impl LeasedAsks {
+    /// The asks of a plan that grants can decide. None if there are none, or if the store has to decide the whole plan.
+    pub(in crate::engine) fn of(engine: &Engine, plan: &Plan<'_>) -> Option<Self> {
+        let mut asks = SmallVec::new();
+        for (place, ask) in plan.asks.iter().enumerate() {
+            let full = plan.rule(ask);
+            if ask.group == Group::AnyOf || ask.denial.is_some() || full.counts_denied() {
+                return None;
+            }
+            if leased_numbers(engine, plan, ask).is_some() {
+                let (hash, cost, is_all) = (ask.hash, ask.cost, ask.group == Group::All);
+                asks.push(LeasedAsk { hash, cost, place: place as u16, is_all });
+            }
+        }
+        (!asks.is_empty()).then_some(Self(asks))
+    }
+}
+
+/// The terms on which grants decide an ask. None if the store decides it.
+pub(in crate::engine) fn lease_terms<'a>(plan: &Plan<'a>, ask: &PlannedAsk<'a>) -> Option<Terms> {
+    let AskedLimit::Policy(limit, numbers) = plan.limit(ask) else { return None };
+    limit.numbers(numbers).terms.filter(|_| ask.action == Action::Charge && ask.cost > 0)
+}
+
+/// The numbers that an ask is leased by, at the pace of the request.
+fn leased_numbers<'a>(engine: &Engine, plan: &Plan<'a>, ask: &PlannedAsk<'a>) -> Option<LeasedNumbers> {
+    let (terms, full) = (lease_terms(plan, ask)?, plan.rule(ask));
+    if !plan.is_reduced {
+        return Some(LeasedNumbers { capacity: full.capacity(), pace: Pace::FULL, terms });
+    }
+    let pace = plan.pace(engine, ask);
+    let rule = full.at_reduced_rate(pace);
+    let terms = rule.lease_terms(terms.sync()).ok()?;
+    Some(LeasedNumbers { capacity: rule.capacity(), pace, terms })
+}
+
+/// One attempt to take what grants have for a plan.
+pub(super) struct Attempt<'t, 'a> {
+    pub(super) engine: &'t Engine,
+    pub(super) plan: &'t Plan<'a>,
+    pub(super) asks: &'t LeasedAsks,
+    /// Whether the request has been counted before.
+    pub(super) is_again: bool,
+    /// Whether its keys are on different servers, so that the store cannot decide them together.
+    pub(super) is_apart: bool,
+    pub(super) now: Timestamp,
+}
+
+impl Attempt<'_, '_> {
+    /// Takes what grants have: for all leased limits or for none.
+    pub(super) fn take(self, leases: &Arc<Leases>) -> Taken<'_> {
+        let mut errands = Errands::new();
+        let taken = self.take_locked(leases, &mut errands);
+        errands.into_iter().for_each(|errand| leases.start(errand));
+        taken
+    }
+
+    fn take_locked<'l>(&self, leases: &'l Arc<Leases>, errands: &mut Errands) -> Taken<'l> {
+        let mut shards = LockedShards::lock(leases, self.asks);
+        let count = self.plan.asks.len();
+        let mut each: LimitDecisions = SmallVec::from_elem(LimitDecision::default(), count);
+        let mut is_stored: SmallVec<[bool; USUAL_ASKS]> = SmallVec::from_elem(true, count);
+        let mut units: SmallVec<[TakenUnit; USUAL_ASKS]> = SmallVec::new();
+        let (mut open, mut is_denied) = (Open::default(), false);
+        for ask in &self.asks.0 {
+            let decision = match self.ask(ask, leases, shards.of(ask.hash), errands) {
+                Ok(Said::Taken(unit, decision)) => {
+                    units.push(unit);
+                    decision
+                }
+                Ok(Said::Denied(decision)) => {
+                    is_denied |= ask.is_all;
+                    decision
+                }
+                Ok(Said::Exact) => continue,
+                Ok(Said::Wait(wait)) => {
+                    open.add(ask, Taken::Wait(wait));
+                    continue;
+                }
+                Err(unavailable) => {
+                    open.add(ask, Taken::NoStore(unavailable));
+                    continue;
+                }
+            };
+            (each[usize::from(ask.place)], is_stored[usize::from(ask.place)]) = (decision, false);
+        }
+        if is_denied {
+            // It is denied whatever the store would say of the others. Only limits that decide by themselves are still open.
+            units.retain(|unit| {
+                if unit.is_all {
+                    shards.put_back(unit);
+                }
+                !unit.is_all
+            });
+            let all = (0..count).filter(|place| self.plan.asks[*place].group == Group::All);
+            for place in all.filter(|place| is_stored[*place]).collect::<SmallVec<[usize; USUAL_ASKS]>>() {
+                each[place] = not_asked(self.plan.rule(&self.plan.asks[place]));
+                is_stored[place] = false;
+            }
+        }
+        if let Some(open) = if is_denied { open.independent } else { open.all.or(open.independent) } {
+            units.iter().for_each(|unit| shards.put_back(unit));
+            return open;
+        }
+        let stored: SmallVec<[usize; USUAL_ASKS]> = (0..count).filter(|place| is_stored[*place]).collect();
+        if stored.is_empty() {
+            return Taken::All(each);
+        }
+        Taken::Some(Box::new(PartlyTaken {
+            each,
+            stored,
+            is_denied,
+            units: TakenUnits { leases, each: units },
+        }))
+    }
+
+    /// Asks one lease, and finds what has to be sent to the store then.
+    fn ask(
+        &self,
+        ask: &LeasedAsk,
+        leases: &Arc<Leases>,
+        shard: &mut Shard,
+        errands: &mut Errands,
+    ) -> Result<Said, Unavailable> {
+        let planned = &self.plan.asks[usize::from(ask.place)];
+        let full = self.plan.rule(planned);
+        let Some(LeasedNumbers { capacity, pace, terms }) = leased_numbers(self.engine, self.plan, planned)
+        else {
+            return Ok(Said::Exact);
+        };
+        if ask.cost > capacity {
+            // A reduced limit may be a full one again, at a time that is not known.
+            let retry = if ask.cost > full.capacity() { Retry::Never } else { Retry::Unknown };
+            let status = Status { remaining: capacity, ..Status::default() };
+            let decision = Decision { outcome: Outcome::Deny { retry }, status };
+            return Ok(Said::Denied(LimitDecision { decision, key_state: KeyState::Unknown }));
+        }
+        let key = || LeasedKey::new(&self.plan.store_ask(self.engine, planned));
+        let Some(entry) = self.entry(ask, &terms, leases, shard, key) else {
+            return if self.is_apart { Err(no_lease()) } else { Ok(Said::Exact) };
+        };
+        let policy = leases.policies.load(Relaxed);
+        let is_same = |key: &LeasedKey| key.rule == *full && key.pace == pace;
+        entry.use_numbers(is_same, key, &terms, policy, self.now);
+        let take = entry.take(&*leases.store, ask.cost, self.is_again, self.now);
+        while let Some(errand) = leases.errand_of(entry, ask.hash, self.now) {
+            errands.push(errand);
+        }
+        Ok(match take? {
+            Take::Taken(grant) => {
+                let LeasedAsk { hash, cost, is_all, .. } = *ask;
+                let unit = TakenUnit { hash, serial: entry.serial, grant, cost, is_all };
+                Said::Taken(unit, entry.decision(Outcome::ALLOW, self.now))
+            }
+            Take::Denied(wait) => Said::Denied(entry.decision(denied_for(wait), self.now)),
+            Take::Exact if self.is_apart => {
+                while let Some(errand) = entry.single_draw(&*leases.store, ask.cost, self.now) {
+                    errands.push(EntryErrand { hash: ask.hash, serial: entry.serial, errand });
+                }
+                Said::Wait(entry.wait().ok_or_else(no_lease)?)
+            }
+            // Without a draw in flight there is nothing to wait for.
+            Take::Wait => entry.wait().map_or(Said::Exact, Said::Wait),
+            Take::Exact => Said::Exact,
+        })
+    }
+
+    /// The lease of a key. None as long as the store decides its requests one by one.
+    fn entry<'s>(
+        &self,
+        ask: &LeasedAsk,
+        terms: &Terms,
+        leases: &Arc<Leases>,
+        shard: &'s mut Shard,
+        key: impl FnOnce() -> LeasedKey,
+    ) -> Option<&'s mut Entry> {
+        let Shard { entries, rare } = shard;
+        match entries.entry(ask.hash) {
+            MapEntry::Occupied(entry) => Some(entry.into_mut()),
+            MapEntry::Vacant(place) => {
+                let demand = rare.arrive(ask.hash, ask.cost, terms.sync(), self.now);
+                let demand = demand.or(self.is_apart.then_some(0))?;
+                leases.add(place, key(), *terms, demand, self.now)
+            }
+        }
+    }
+}
+
+/// What keeps a request from being decided now.
+#[derive(Default)]
+struct Open<'l> {
+    all: Option<Taken<'l>>,         // of limits that can deny it
+    independent: Option<Taken<'l>>, // of limits that decide by themselves
+}
+
+impl<'l> Open<'l> {
+    fn add(&mut self, ask: &LeasedAsk, taken: Taken<'l>) {
+        let open = if ask.is_all { &mut self.all } else { &mut self.independent };
+        // Without a store, no wait helps.
+        if open.is_none() || matches!(taken, Taken::NoStore(_)) {
+            *open = Some(taken);
+        }
+    }
+}
+
+/// There is no lease for a key whose requests the store cannot decide together with others.
+fn no_lease() -> Unavailable {
+    Unavailable {
+        why: "this process has no lease for a key on another server: it has too many, or is closing"
+            .to_owned(),
+        out_for: Duration::ZERO,
+        retry_after: Duration::from_secs(1),
+    }
+}
+
+/// The decision of a limit that was not asked, because another one denies the request.
+fn not_asked(rule: &Rule) -> LimitDecision {
+    let status = Status { remaining: rule.capacity(), ..Status::default() };
+    LimitDecision { decision: Decision { outcome: Outcome::ALLOW, status }, key_state: KeyState::Unknown }
+}
+
+/// What grants have left of a plan while the store gives no answer. Dropping it puts the units back.
+pub(in crate::engine) struct HeldUnits<'l> {
+    /// By place in the plan. None where `on_error` decides.
+    pub(in crate::engine) each: SmallVec<[Option<LimitDecision>; USUAL_ASKS]>,
+    units: TakenUnits<'l>,
+}
+
+impl LeasedAsks {
+    /// Takes what grants have left, for each limit by itself.
+    pub(super) fn take_held<'l>(&self, plan: &Plan<'_>, leases: &'l Leases, now: Timestamp) -> HeldUnits<'l> {
+        let mut each = SmallVec::from_elem(None, plan.asks.len());
+        let mut units = TakenUnits { leases, each: SmallVec::new() };
+        for ask in &self.0 {
+            let mut shard = leases.shard(ask.hash).lock();
+            let Some(entry) = shard.entries.get_mut(&ask.hash) else { continue };
+            if let Some(grant) = entry.take_held(ask.cost, now) {
+                let LeasedAsk { hash, cost, is_all, .. } = *ask;
+                units.each.push(TakenUnit { hash, serial: entry.serial, grant, cost, is_all });
+                each[usize::from(ask.place)] = Some(entry.decision(Outcome::ALLOW, now));
+            }
+        }
+        HeldUnits { each, units }
+    }
+
+    /// Notes what the share of this process let pass while the store gave no answer, so that the next draws charge it.
+    pub(super) fn owe(&self, leases: &Leases, was_local: impl Fn(usize) -> bool) {
+        for ask in self.0.iter().filter(|ask| was_local(usize::from(ask.place))) {
+            leases.owe(ask.hash, ask.cost);
+        }
+    }
+}
+
+impl HeldUnits<'_> {
+    /// Spends the units if the request passes. Otherwise only those of independent limits.
+    pub(in crate::engine) fn settle(&mut self, passes: bool) {
+        self.units.settle(passes);
+    }
+}
+
+/// The shards of the keys of a plan, locked in order.
+struct LockedShards<'l>(SmallVec<[(usize, MutexGuard<'l, Shard>); USUAL_ASKS]>);
+
+impl<'l> LockedShards<'l> {
+    fn lock(leases: &'l Leases, asks: &LeasedAsks) -> Self {
+        let mut places: SmallVec<[usize; USUAL_ASKS]> =
+            asks.0.iter().map(|ask| Leases::place(ask.hash)).collect();
+        places.sort_unstable();
+        places.dedup();
+        Self(places.into_iter().map(|place| (place, leases.shards[place].lock())).collect())
+    }
+
+    fn of(&mut self, hash: u64) -> &mut Shard {
+        let place = Leases::place(hash);
+        let found = self.0.iter_mut().find(|(of, _)| *of == place);
+        &mut found.expect("the shards of all asks are locked").1
+    }
+
+    fn put_back(&mut self, unit: &TakenUnit) {
+        self.of(unit.hash).put_back(unit);
+    }
+}
