@@ -82,7 +82,8 @@ local function schedule_offer(schedule, at)
   local interval, per, reach = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local kept = tonumber(ARGV[at + 6])
   schedule.interval, schedule.per = interval, per
-  -- Also without a reserve. A clock that stepped back may find a schedule so far ahead that its pieces are not exact.
+  -- A schedule that reaches a second beyond the burst has no units within a second. After a clock stepped back, it may reach so far that
+  -- its pieces are not exact.
   if schedule.ahead - schedule.tolerance > microseconds_per_second then return nil end
   local room = reach - (schedule.ahead * per + schedule.part) -- negative if units to come have been promised
   local free = whole(room, interval)

@@ -135,9 +135,18 @@ async fn in_a_cluster_a_draw_goes_to_the_owner_of_its_slot_or_nowhere() {
     let error = draw_from(&store, &leased, DRAW, foreign).await.unwrap_err();
     assert!(error.why.contains("has been replaced"), "{error}");
 
+    // The slot is on its way. Keys that the old owner does not have are at the new one, or nowhere.
+    let migration = cluster.migrate_slot(12182, 2, 0);
+    let unused = Arc::new(LeasedKey { key: Box::new([b"unused".as_slice().into()]), ..(*leased).clone() });
+    let error = draw_from(&store, &unused, DRAW, old).await.unwrap_err();
+    assert!(error.why.contains("ASK"), "{error}");
+    assert!(draw_from(&store, &leased, DRAW, old).await.is_ok());
+    let charged = cluster.node(0).command(&["CLUSTER", "COUNTKEYSINSLOT", "12182"]);
+    assert_eq!(charged.integer(), 0, "nothing was charged at the new owner");
+
     // The slot has moved. The first draw is refused, and the new owner is found out.
     let connections = store.connections();
-    cluster.migrate_slot(12182, 2, 0).finish();
+    migration.finish();
     let redirects = || store.health().iter().map(|shard| shard.redirects).sum::<u64>();
     let before = redirects();
     let error = draw_from(&store, &leased, DRAW, old).await.unwrap_err();

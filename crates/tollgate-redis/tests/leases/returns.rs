@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::adaptive::{Load, RateMultiplier};
+use tollgate_core::lease::Draw;
 use tollgate_core::{
     Align, BurstCredits, Concurrency, FixedWindow, LeakyBucket, MaxWait, Mode, Rate, Rule, SlidingCounter,
     SlidingLog, Timestamp, TokenBucket,
@@ -75,8 +76,7 @@ async fn a_return_counts_until_the_life_of_its_grant_ends() {
         for (micros, expected) in [(499_999, 1000), (500_000, 990), (3_000_000, 990)] {
             store.set_time(NOW);
             let leased = key(&format!("{name} {micros}"), rule);
-            let charged =
-                draw(&store, &leased, tollgate_core::lease::Draw::of_cost(10)).await.unwrap().charged;
+            let charged = draw(&store, &leased, Draw::of_cost(10)).await.unwrap().charged;
             store.set_time(NOW + micros);
             give_back(&store, return_of(&store, &leased, micros, 10, charged)).await;
             assert_eq!(remaining(&store, &leased).await, expected, "{name} after {micros} us");
@@ -101,11 +101,10 @@ async fn a_return_to_a_later_window_counts_nothing() {
         for (millis, expected) in [(last, 1000), (last + 1, 900)] {
             store.set_time(NOW);
             let leased = key(&format!("{name} {millis}"), rule);
-            let charged =
-                draw(&store, &leased, tollgate_core::lease::Draw::of_cost(100)).await.unwrap().charged;
+            let charged = draw(&store, &leased, Draw::of_cost(100)).await.unwrap().charged;
             store.set_time(NOW + millis * 1000);
             // Something of the present window, which must not be returned in place of the grant.
-            draw(&store, &leased, tollgate_core::lease::Draw::of_cost(100)).await.unwrap();
+            draw(&store, &leased, Draw::of_cost(100)).await.unwrap();
             let before = remaining(&store, &leased).await;
             give_back(&store, return_of(&store, &leased, millis, 100, charged)).await;
             let given = remaining(&store, &leased).await - before;
@@ -171,7 +170,7 @@ async fn a_return_ends_a_denial_that_is_remembered() {
     let store = connected(RedisStore::new(settings).unwrap()).await;
     let hourly: Rule = TokenBucket::new(Rate::per_hour(1).unwrap(), 100).unwrap().into();
     let leased: Arc<LeasedKey> = key("k", hourly);
-    let charged = draw(&store, &leased, tollgate_core::lease::Draw::of_cost(100)).await.unwrap().charged;
+    let charged = draw(&store, &leased, Draw::of_cost(100)).await.unwrap().charged;
     let decide = async || {
         let decided = store.decide(&[leased.ask(1)]).await.unwrap();
         (decided.source, decided.each[0].decision.is_allowed())

@@ -75,7 +75,8 @@ fn rate(random: &mut Random) -> Rate {
 
 /// Products of its units pass 2^53, or it takes weeks to fill.
 fn large_bucket(random: &mut Random) -> Rule {
-    const MOST_PIECES: u64 = 1 << 51;
+    // The most that can be leased, whatever the pieces of two seconds are.
+    const MOST_PIECES: u64 = (1 << 52) - 64 * 2_000_000_000;
     let tokens = random.between(1, 64);
     let (rate, most) = if random.chance(1, 2) {
         (Rate::new(tokens, Duration::from_nanos(random.between(64, 1000))).unwrap(), MOST_PIECES / 1000)
