@@ -34,10 +34,10 @@ local function whole_share(a, b, c)
   return share
 end
 
--- Has a key at least as much charged as a mark says. By kind.
+-- Charges a key so that it has at least as much charged as a mark. One function for each kind.
 local present = {}
 
--- Whether a schedule that reaches to a mark, `tat part`, reaches further. Then it does from here on.
+-- Makes a schedule reach as far as a mark, `tat part`. Returns false if it reaches as far already.
 local function reaches_further(schedule, tat, part)
   local ahead = tat - now
   if ahead < 0 or ahead < schedule.ahead or (ahead == schedule.ahead and tonumber(part) <= schedule.part) then return false end
@@ -109,7 +109,7 @@ local function window_offer(free, at)
   return math.min(math.max(math.min(wanted, whole(free, 2), most), least), free)
 end
 
--- What a draw gets, or nothing. By kind. The units become the cost that `spend` charges.
+-- What a draw gets, or nothing. The units become the cost that `spend` charges. One function for each kind.
 local offer = {}
 
 function offer.b(limit, at)

@@ -10,15 +10,20 @@ mod permits;
 mod reduced_rates;
 mod shadow_of_a_key;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate_core::adaptive::{Load, Pace, RateMultiplier};
+use tollgate_core::lease::Draw;
 use tollgate_core::{
-    Action, Align, BurstCredits, Concurrency, FixedWindow, Group, LeakyBucket, MaxWait, Mode, Outcome, Rate,
-    Rule, SlidingCounter, SlidingLog, TokenBucket, Verdict,
+    Action, Align, BurstCredits, Concurrency, FixedWindow, Group, LeakyBucket, MaxWait, Mode, Nanos, Outcome,
+    Rate, Rule, SlidingCounter, SlidingLog, TokenBucket, Verdict,
 };
-use tollgate_policy::{Ask, Decisions, LimitDecisions, Source, Store as _};
+use tollgate_policy::{
+    Ask, Decisions, DrawCall, Drawn, LeaseStore as _, LeasedKey, LimitDecisions, ReturnCall, Source,
+    Store as _,
+};
 use tollgate_redis::{RedisStore, Settings};
 use tollgate_testkit::RedisServer;
 
@@ -276,6 +281,18 @@ async fn an_acl_can_say_what_it_does() {
         };
         store.decide(&[ask(name, "k", faster, 1)]).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         store.forget(&ask(name, "k", faster, 1)).await.unwrap();
+        if store.require_lease(&rule).is_ok() {
+            let key = Arc::new(LeasedKey::new(&ask(name, "leased", rule, 1)));
+            let primary = store.primary(&key).unwrap();
+            let draw = Draw { sync: Nanos::new(100_000_000), demand: 500, owed: 1, ..Draw::of_cost(1) };
+            let call = DrawCall { key: Arc::clone(&key), draw, primary, deadline: Duration::from_secs(5) };
+            let Drawn { grant, charged } =
+                store.draw(call).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(grant.units > 0, "{name}: {grant:?}");
+            let life = Nanos::new(500_000_000);
+            let call = ReturnCall { key, grant: 1, units: grant.units, charged, life, primary };
+            store.give_back(call).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
     }
 }
 
