@@ -11,9 +11,10 @@ use tollgate_policy::{DrawCall, Drawn, Later, LeaseStore, LeasedKey, PrimaryId, 
 use super::{Inner, MOST_ATTEMPTS, NoAnswer, RedisStore};
 use crate::convert::Replaced;
 use crate::draw::{PreparedDraw, PreparedReturn, require_lease};
+use crate::key::write_key;
 use crate::link::{Call, LinkError, Script};
 use crate::replay::{Answer, read_drawn};
-use crate::request::{Prepared, Texts};
+use crate::request::Texts;
 
 impl LeaseStore for RedisStore {
     fn require_lease(&self, rule: &Rule) -> Result<(), String> {
@@ -25,9 +26,9 @@ impl LeaseStore for RedisStore {
     }
 
     fn primary(&self, key: &LeasedKey) -> Result<PrimaryId, Unavailable> {
-        let prepared = Prepared::new(&[key.ask(1)]);
-        let primary = self.0.link.primary(prepared.key(&prepared.limits[0]));
-        primary.map(PrimaryId).map_err(|error| self.0.unavailable(error.into()))
+        let mut name = Vec::new();
+        write_key(&key.ask(1), &mut name);
+        self.0.link.primary(&name).map(PrimaryId).map_err(|error| self.0.unavailable(error.into()))
     }
 
     fn draw(&self, call: DrawCall) -> Later<'static, Result<Drawn, Unavailable>> {
