@@ -59,9 +59,9 @@ impl Inner {
     /// Asks the script until it has decided. It decides once: before that, it may only report a state that other numbers wrote.
     async fn draw(&self, call: &DrawCall) -> Result<Drawn, NoAnswer> {
         let until = Instant::now() + call.deadline;
-        require_lease(&call.key.rule).map_err(NoAnswer::Misread)?;
         let prepared = PreparedDraw::new(&call.key, call.draw);
         let [limit] = &prepared.ask.limits[..] else { unreachable!("a draw is of one key") };
+        require_lease(&limit.rule).map_err(NoAnswer::Misread)?;
         let (key, mut replaced) = (prepared.ask.key(limit), Vec::<Replaced>::new());
         let near = self.time().unwrap_or_else(wall_clock);
         for _ in 0..MOST_ATTEMPTS {
@@ -81,9 +81,9 @@ impl Inner {
 
     async fn give_back(&self, call: &ReturnCall) -> Result<(), NoAnswer> {
         let until = self.link.deadline();
-        require_lease(&call.key.rule).map_err(NoAnswer::Misread)?;
         let prepared = PreparedReturn::new(call, self.id);
         let (args, limit) = (prepared.arguments(self.time()), &prepared.ask.limits[0]);
+        require_lease(&limit.rule).map_err(NoAnswer::Misread)?;
         let key = prepared.ask.key(limit);
         let script = &self.scripts.give_back;
         let answer = self.call_primary(call.primary, script, &[key, &prepared.guard], &args, until).await;

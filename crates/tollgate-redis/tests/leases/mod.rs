@@ -7,6 +7,7 @@ mod same_as_core;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_core::adaptive::Pace;
 use tollgate_core::lease::{Draw, Grant};
 use tollgate_core::{Nanos, Rate, Rule, Timestamp, TokenBucket};
 use tollgate_policy::{DrawCall, Drawn, LeaseStore as _, LeasedKey, PrimaryId, ReturnCall, Unavailable};
@@ -36,6 +37,7 @@ fn key(key: &str, rule: Rule) -> Arc<LeasedKey> {
         key: Box::new([key.as_bytes().into()]),
         tag: b"acme".as_slice().into(),
         rule,
+        pace: Pace::FULL,
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tollgate_core::adaptive::Pace;
 use tollgate_core::lease::{Draw, Grant, Mark};
 use tollgate_core::{
     Action, AlgorithmKind, Align, BurstCredits, Credits, Decision, FixedWindow, Mode, Nanos, Outcome,
@@ -290,6 +291,7 @@ impl Comparison {
             key: Box::new([number.to_string().as_bytes().into()]),
             tag: Box::default(),
             rule: self.keys[number].rules[rule],
+            pace: Pace::FULL,
         })
     }
 

@@ -149,6 +149,7 @@ fn leased_numbers<'a>(engine: &Engine, plan: &Plan<'a>, ask: &PlannedAsk<'a>) ->
     let pace = plan.pace(engine, ask);
     let rule = full.at_reduced_rate(pace);
     let terms = rule.lease_terms(terms.sync()).ok()?;
+    engine.shared.as_ref()?.lease_store()?.require_lease(&rule).ok()?;
     Some(LeasedNumbers { capacity: rule.capacity(), pace, terms })
 }
 
