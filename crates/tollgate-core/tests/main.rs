@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 mod algorithm_names;
+mod lease_model;
 mod mistakes;
 mod programs;
 mod random;
