@@ -10,6 +10,7 @@ pub mod algorithms;
 mod cases;
 mod clients;
 pub mod cloudflare;
+pub mod cluster;
 mod error;
 mod log;
 mod most;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 mod advise;
+mod cluster;
 mod logs;
 mod replay;
 
