@@ -284,7 +284,7 @@ impl Drawing<'_> {
 }
 
 /// A number in few digits.
-fn short(number: f64) -> String {
+pub(crate) fn short(number: f64) -> String {
     match number {
         n if n >= 1e6 => format!("{}M", short(n / 1e6)),
         n if n >= 1e4 => format!("{}k", short(n / 1e3)),
@@ -294,7 +294,7 @@ fn short(number: f64) -> String {
     }
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), style: &str, words: &str) {
+pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), style: &str, words: &str) {
     // Some letters cannot stand in XML, however they are written.
     let is_odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     let words = words.replace(is_odd, "?");

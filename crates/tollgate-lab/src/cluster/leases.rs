@@ -127,7 +127,10 @@ impl Protocol for Leases {
             }
             // It counts only within the life of the grant (LE-4). The network delivers nothing twice.
             Message::Return { units, charged } if now < charged.after(self.terms.life()) => {
-                world.tally.returned += world.rule.refund(&mut world.store, units, charged, now);
+                // Units that have come again since the charge are not given back.
+                let returned = world.rule.refund(&mut world.store, units, charged, now);
+                world.tally.returned += returned;
+                world.tally.lapsed += units - returned.min(units);
             }
             Message::Return { units, .. } => world.tally.lapsed += units,
             Message::Check(check) => {

@@ -13,6 +13,7 @@ mod exact;
 mod fault;
 mod leases;
 mod outcome;
+mod plot;
 mod refuse_and_wait;
 mod report_after_spend;
 mod settings;
@@ -27,6 +28,7 @@ use crate::log::Progress;
 
 pub use self::fault::{Fault, FaultKind};
 pub use self::outcome::{Calls, ClusterOutcome, SchemeOutcome, Shares, Waits, WorstSpan};
+pub use self::plot::{growth_plot, run_plot};
 pub use self::settings::{ClusterSettings, MOST_FAULTS, MOST_NODES};
 
 /// How nodes share a limit.
