@@ -356,6 +356,9 @@ fn wrong_usage_is_told_apart_from_wrong_files() {
         &["replay", "l", "--policy", "p", "--by", "global"],
         &["simulate", "--algorithm", "nope"],
         &["simulate", "cloudflare", "--share", "2"],
+        &["simulate", "cluster", "--scheme", "nope"],
+        &["simulate", "cluster", "--fault", "partition@5s"],
+        &["simulate", "cluster", "--rtt", "soon"],
         &["advise", "l", "--untouched", "2"],
         &["advise", "l", "--key", ""],
     ] {
@@ -444,8 +447,107 @@ fn scenarios_that_make_no_sense_are_refused() {
     printed(&["simulate", "app-open", "--seed", "18446744073709551615"]);
     let error = refused(&["simulate", "soak", "--clients", "18446744073709551615"]);
     assert!(error.contains("10000000 is the most"), "{error}");
+    let error = refused(&["simulate", "--seed", "5", "cluster"]);
+    assert!(error.contains("`simulate cluster`"), "{error}");
     let error = refused(&["simulate", "boundary-atack"]);
     assert!(error.contains("boundary-attack"), "{error}");
+}
+
+/// Short enough for a test: 20 000 requests per second for two seconds, and each kind of fault.
+const CLUSTER: [&str; 12] = [
+    "simulate",
+    "cluster",
+    "--duration",
+    "2s",
+    "--skew",
+    "0.4",
+    "--loss",
+    "0.01",
+    "--fault",
+    "partition@500ms+100ms:1",
+    "--fault",
+    "failover@1s+50ms",
+];
+
+#[test]
+fn a_cluster_gives_the_same_bytes_for_the_same_seed() {
+    let json = |seed| printed(&[&CLUSTER[..], &["--json", "--seed", seed]].concat());
+    let text = json("7");
+    assert_eq!(text, json("7"));
+    assert_ne!(text, json("8"));
+    let found: Value = serde_json::from_str(&text).unwrap();
+    let run = &found["runs"][0];
+    assert_eq!(
+        (&run["nodes"], &run["rate"], &run["burst"], &run["seed"]),
+        (&json!(4), &json!(1000), &json!(1000), &json!(7))
+    );
+    assert_eq!(run["faults"], json!(["partition@500ms+100ms:1", "failover@1s+50ms"]));
+    assert_eq!(run["lease_span_bound"], 500);
+    let schemes: Vec<&String> = run["schemes"].as_object().unwrap().keys().collect();
+    assert_eq!(schemes, ["lease", "exact", "static_split", "report_after_spend", "refuse_and_wait"]);
+    for (name, scheme) in run["schemes"].as_object().unwrap() {
+        let count = |key: &str| scheme[key].as_u64().unwrap();
+        let ends = count("admitted") + count("denied") + count("unanswered") + count("undecided");
+        assert_eq!(Some(ends), run["requests"].as_u64(), "{name}: {scheme}");
+        let calls = &scheme["calls"];
+        let call = |key: &str| calls[key].as_u64().unwrap();
+        let sum = call("draws") + call("exact_checks") + call("returns") + call("reports");
+        assert_eq!(sum, call("total"), "{name}: {scheme}");
+    }
+}
+
+#[test]
+fn a_cluster_is_shown_as_tables_and_plots() {
+    let directory = Directory::new();
+    let plot = directory.path("plot.svg");
+    let table = printed(&[&CLUSTER[..], &["--plot", text(&plot)]].concat());
+    assert!(table.starts_with("4 nodes and ") && table.contains("(bound 500)"), "{table}");
+    assert!(
+        table.contains("40.00 % of the demand at node 0, 1.00 % of the messages lost, partition@500ms"),
+        "{table}"
+    );
+    for scheme in ["lease", "exact", "static_split", "report_after_spend", "refuse_and_wait"] {
+        assert_eq!(table.matches(&format!("\n{scheme} ")).count(), 4, "{table}");
+    }
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    require_svg(&svg);
+    assert!(svg.contains("4 nodes: leases use ") && svg.contains("failover@1s+50ms"), "{svg}");
+    // Several numbers of nodes are one table and one plot.
+    let several = [
+        "simulate",
+        "cluster",
+        "--duration",
+        "1s",
+        "--nodes",
+        "1,10,100",
+        "--scheme",
+        "lease",
+        "--scheme",
+        "exact",
+    ];
+    let table = printed(&[&several[..], &["--plot", text(&plot)]].concat());
+    let rows = table.lines().filter(|line| line.contains(" exact "));
+    let nodes: Vec<&str> = rows.filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(nodes, ["1", "10", "100"], "{table}");
+    require_svg(&std::fs::read_to_string(&plot).unwrap());
+    let found = json_of(&[&several[..], &["--json"]].concat());
+    assert_eq!(found["runs"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_cluster_out_of_bounds_is_refused_with_the_bound() {
+    for (arguments, expected) in [
+        (&["--nodes", "4,20k"][..], "the number of nodes is 1 to 10000"),
+        (&["--burst", "3"], "a burst of 3 cannot be leased: it is at least 16"),
+        (&["--rate", "1M"], "100000000 is the most: take a lower rate"),
+        (&["--fault", "crash@1s:4"], "fault `crash@1s:4`: nodes are 0 to 3"),
+        (&["--fault", "pause@1m+1s"], "fault `pause@1min+1s`: it starts before the run ends"),
+        (&["--overload", "nan"], "the overload is above 0"),
+        (&["--nodes", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"], "--nodes has 17 numbers, and 16 is the most"),
+    ] {
+        let error = refused(&[&["simulate", "cluster"], arguments].concat());
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub(crate) mod import;
 mod lab;
 pub(crate) mod replay;
 pub(crate) mod simulate;
+mod simulate_cluster;
 pub(crate) mod test;
 
 /// Rows of cells, each column as wide as its widest cell.

@@ -10,12 +10,15 @@ use tollgate_lab::{Name, Progress, Simulated, Simulation, WATCHED, plot, simulat
 use tollgate_policy::quantity::duration_text;
 
 use super::lab::{Bar, algorithm, count, counted, duration, grouped, percent, say, span, write};
+use super::simulate_cluster::{self, Cluster};
 use super::table;
 
 /// How to simulate.
 #[derive(Debug, clap::Args)]
-#[command(after_help = scenarios())]
+#[command(after_help = scenarios(), args_conflicts_with_subcommands = true)]
 pub(crate) struct Simulate {
+    #[command(subcommand)]
+    command: Option<SimulateCommand>,
     /// A scenario of those below, or a file with one
     #[arg(value_name = "SCENARIO", default_value = "boundary-attack")]
     scenario: String,
@@ -45,6 +48,12 @@ pub(crate) struct Simulate {
     json: bool,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum SimulateCommand {
+    /// Nodes that share one limit through a store, on a simulated network: leases beside four other schemes
+    Cluster(Box<Cluster>),
+}
+
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0);
     share.ok_or_else(|| "it is above 0 and at most 1".to_owned())
@@ -63,6 +72,9 @@ const CLOUDFLARE: (&str, &str) =
 const COLUMNS: usize = 60;
 
 pub(crate) fn run(options: &Simulate) -> Result<(), String> {
+    if let Some(SimulateCommand::Cluster(options)) = &options.command {
+        return simulate_cluster::run(options);
+    }
     if options.scenario == CLOUDFLARE.0 {
         return run_cloudflare(options);
     }
@@ -92,6 +104,11 @@ fn scenario(options: &Simulate) -> Result<Scenario, String> {
         Some(scenario) => scenario,
         None if Path::new(name).exists() => {
             read_scenario(Path::new(name)).map_err(|error| error.to_string())?
+        }
+        None if name == "cluster" => {
+            return Err(
+                "`simulate cluster` has options of its own, which follow the word `cluster`".to_owned()
+            );
         }
         None => {
             let known: Vec<_> = BUILT_IN.iter().chain([&CLOUDFLARE]).map(|(name, _)| *name).collect();
