@@ -92,7 +92,6 @@ fn a_thousand_nodes_share_one_key_fairly_and_never_exceed_it() {
 
 /// The research model had 1100 calls per second.
 #[test]
-#[ignore = "nodes return grants that start after half a second before they may spend them"]
 fn a_thousand_nodes_use_one_key_with_few_calls() {
     let settings = busy_key(1000);
     let leases = run_one(Scheme::Lease, &settings);

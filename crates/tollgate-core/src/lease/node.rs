@@ -60,7 +60,7 @@ struct HeldGrant {
     from: Timestamp,
     until: Timestamp,
     give_back_at: Option<Timestamp>, // when what is left goes back to the store
-    charged: Timestamp,              // by the clock of the store
+    charged: Timestamp,              // or dated, by the clock of the store
     primary: u64,
 }
 
@@ -116,7 +116,7 @@ pub enum Step {
         id: GrantId,
         /// How many.
         units: u64,
-        /// When they were charged, by the clock of the store.
+        /// When they were charged, by the clock of the store. If the grant was dated, this is its date.
         charged: Timestamp,
     },
 }
@@ -208,7 +208,11 @@ impl Lease {
         {
             return Take::Denied(until.since(now));
         }
-        let later = self.held.iter().filter(|grant| now < grant.from && grant.units >= cost);
+        // A late answer may have left a grant whose date comes after its life.
+        let later = self
+            .held
+            .iter()
+            .filter(|grant| now < grant.from && grant.from < grant.until && grant.units >= cost);
         if let Some(from) = later.map(|grant| grant.from).min() {
             return Take::Denied(from.since(now));
         }
@@ -293,8 +297,8 @@ impl Lease {
             _ => None,
         };
         let Grant { units, start, end, .. } = *grant;
-        let life_ends = id.sent.after(self.terms.life());
-        let until = end.map_or(life_ends.after(start), |end| id.sent.after(end).min(life_ends));
+        let life_ends = id.sent.after(start).after(self.terms.life());
+        let until = end.map_or(life_ends, |end| id.sent.after(end).min(life_ends));
         if units == 0 || now >= until || !self.has_place() || self.is_closed {
             self.lapsed += units;
             return false;
@@ -303,7 +307,8 @@ impl Lease {
             self.held.retain(|grant| grant.units > 0);
         }
         self.last_start = start;
-        // A return counts only before the life ends, by the clock of the store.
+        // A return counts only before the life ends, by the clock of the store. The life of a dated grant begins with its date: a node
+        // that returned it a life after the draw would return units that it could not spend yet.
         let margin = Nanos::new(2 * self.round_trip.get());
         let give_back_at = (!start.is_zero() || id.is_single)
             .then(|| Timestamp::from_nanos(life_ends.as_nanos().saturating_sub(margin.get())));
@@ -315,7 +320,7 @@ impl Lease {
             from,
             until,
             give_back_at,
-            charged,
+            charged: charged.after(start),
             primary: self.primary,
         });
         true

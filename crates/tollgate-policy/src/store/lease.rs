@@ -29,7 +29,7 @@ pub trait LeaseStore: Send + Sync {
     /// If there is no connection to it.
     fn primary(&self, key: &LeasedKey) -> Result<PrimaryId, Unavailable>;
 
-    /// Draws units of a key. The call is sent at most once, and only to the primary that it names.
+    /// Draws units of a key. The store charges it at most once, and only the primary that it names does.
     ///
     /// An error says nothing about whether the store has charged it.
     fn draw(&self, call: DrawCall) -> Later<'static, Result<Drawn, Unavailable>>;
@@ -126,7 +126,7 @@ pub struct ReturnCall {
     pub grant: u64,
     /// How many.
     pub units: u64,
-    /// When they were charged, by the clock of the store.
+    /// When they were charged, by the clock of the store. If the grant was dated, this is its date.
     pub charged: Timestamp,
     /// How long after that the return counts.
     pub life: Nanos,

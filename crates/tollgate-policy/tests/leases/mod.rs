@@ -12,6 +12,7 @@ use std::time::Duration;
 use tollgate::{Clock, Nanos};
 use tollgate_core::State;
 use tollgate_policy::{Answer, Engine, Policy, Request, Source, Verdict};
+use tollgate_testkit::Counting;
 
 use self::store::{DEADLINE, GrantStore};
 
@@ -338,4 +339,26 @@ fn single_costs_go_back_if_another_server_denies() {
     }
     let returned: u64 = node.store.returns.lock().iter().map(|call| call.units).sum();
     assert_eq!((returned, node.held("user"), node.held("tenant")), (2, 0, 0));
+}
+
+/// A decision that begins a draw allocates for the call. All others need nothing.
+#[test]
+fn decisions_by_grants_need_no_allocation() {
+    let node = Node::new(&format!("{USER}{TENANT}"));
+    for _ in 0..2000 {
+        node.check("/both");
+        node.advance(Nanos::new(1_500_000));
+    }
+    let attributes = [("path", "/both"), ("user", "u"), ("tenant", "t")];
+    let request = Request { attributes: &attributes, cost: None };
+    let (mut decisions, before) = (0, Counting::allocations());
+    let draws = node.store.draws.lock().len();
+    for _ in 0..8 {
+        let policy = node.engine.policy();
+        let verdict = policy.check(&request, node.clock.now()).now().unwrap().unwrap();
+        assert_eq!(got(&verdict), BY_GRANT);
+        decisions += 1;
+    }
+    assert_eq!((decisions, node.store.draws.lock().len()), (8, draws), "no draw was sent meanwhile");
+    assert_eq!(Counting::allocations() - before, 0);
 }

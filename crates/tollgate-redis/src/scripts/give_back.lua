@@ -1,11 +1,11 @@
 -- Returns units of a grant. KEYS: the key, and the guard of the grant.
--- ARGV: now, `-`, when the grant was charged, its life (both in microseconds), and head and numbers of the ask that refunds the units:
+-- ARGV: now, `-`, when the grant was charged or dated, its life (both in microseconds), and head and numbers of the ask that refunds the units:
 -- see plan.lua and the file of its kind.
 -- A return counts once, before the life of the grant ends, and only while the key has the numbers that it was charged by.
 -- Returns 1 if it was the first in time, and the key has these numbers. Otherwise 0.
 local key, charged, life, head = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 if now >= charged + life then return 0 end
-if not redis.call('SET', KEYS[2], '', 'NX', 'PX', millis(life)) then return 0 end
+if not redis.call('SET', KEYS[2], '', 'NX', 'PX', millis(charged + life - now)) then return 0 end
 local held, tag = redis.call('GET', key), ARGV[6]
 if not held or string.sub(held, -#tag - 1) ~= ' ' .. tag then return 0 end
 local letter = string.sub(head, 1, 1)

@@ -1,6 +1,7 @@
 //! Leases beside exact mode: real processes that share a limit on a real Redis.
 //!
 //!     crates/tollgate-bench/lease/run [--seconds N] [--case NAME]... [--write FILE]
+//!     crates/tollgate-bench/lease/run speed
 //!
 //! Each row runs with `mode: lease`, and then a third as long with `mode: exact`. Nodes count admitted requests by buckets of 10 ms of
 //! the machine's clock, which is also that of Redis.
@@ -10,6 +11,7 @@ mod cases;
 mod measure;
 mod node;
 mod run;
+mod speed;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,10 @@ fn main() -> ExitCode {
         node::run(&Order::read(rest).expect("the order of a node"));
         return ExitCode::SUCCESS;
     }
+    if arguments == ["speed"] {
+        speed::print();
+        return ExitCode::SUCCESS;
+    }
     let (mut seconds, mut names, mut file) = (30, Vec::new(), None);
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
@@ -34,7 +40,7 @@ fn main() -> ExitCode {
             ("--case", Some(value)) => names.push(value),
             ("--write", Some(value)) => file = Some(value),
             _ => {
-                eprintln!("usage: lease [--seconds N] [--case NAME]... [--write FILE]");
+                eprintln!("usage: lease [speed] [--seconds N] [--case NAME]... [--write FILE]");
                 return ExitCode::from(2);
             }
         }

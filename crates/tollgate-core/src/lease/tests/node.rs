@@ -187,9 +187,31 @@ fn dated_units_that_nobody_needs_are_returned_before_their_life_ends() {
     busy(&mut lease, 0);
     let (id, _) = next_draw(&mut lease, 0);
     assert!(lease.granted(id, &granted(50, 80), at(77), at(MS)));
-    assert!(!matches!(lease.clone().next_step(at(497 * MS)), Some(Step::Return { .. })));
-    let step = lease.next_step(at(498 * MS)); // two round trips before the life ends
-    assert_eq!(step, Some(Step::Return { id: GrantId(1), units: 50, charged: at(77) }));
+    // The life of 500 ms begins with the date, 80 ms after the draw.
+    assert!(!matches!(lease.clone().next_step(at(577 * MS)), Some(Step::Return { .. })));
+    let step = lease.next_step(at(578 * MS)); // two round trips before the life ends
+    assert_eq!(step, Some(Step::Return { id: GrantId(1), units: 50, charged: at(77 + 80 * MS) }));
+}
+
+#[test]
+fn units_with_a_late_date_are_spent_and_not_returned_before() {
+    let (_, mut lease) = lease();
+    busy(&mut lease, 0);
+    let (id, _) = next_draw(&mut lease, 0);
+    assert!(lease.granted(id, &granted(50, 900), at(0), at(MS)));
+    assert!(!matches!(lease.next_step(at(900 * MS)), Some(Step::Return { .. })));
+    assert!(matches!(lease.take(50, at(901 * MS)), Take::Taken(_)));
+}
+
+#[test]
+fn a_grant_whose_date_comes_after_its_life_promises_no_wait() {
+    let (_, mut lease) = lease();
+    busy(&mut lease, 0);
+    let (id, _) = next_draw(&mut lease, 0);
+    assert!(lease.granted(id, &granted(50, 80), at(0), at(510 * MS)), "it comes after half a second");
+    assert!(!matches!(lease.take(1, at(510 * MS)), Take::Denied(_)));
+    let step = lease.next_step(at(510 * MS));
+    assert_eq!(step, Some(Step::Return { id: GrantId(1), units: 50, charged: at(80 * MS) }));
 }
 
 #[test]
