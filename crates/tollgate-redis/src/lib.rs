@@ -13,9 +13,11 @@
 //! | `replay`, `convert` | from a script's answer to decisions; keys whose numbers have changed |
 //! | `open` | from what the policy file says to a store |
 //! | `denied` | denials that need no call |
+//! | `clock` | a clock for engines with leases |
 //! | `nodes` | how many processes share the store |
 //! | [`link`] | how a script gets to the right server and back, or fails in time |
 
+mod clock;
 mod convert;
 mod denied;
 mod draw;
@@ -29,6 +31,7 @@ mod request;
 mod scripts;
 mod store;
 
+pub use clock::clock_with_suspended_time;
 pub use link::{BreakerState, Password, Settings, SettingsError, ShardHealth, Tls, Topology};
 pub use open::OpenError;
 pub use store::{RedisStore, is_permit};

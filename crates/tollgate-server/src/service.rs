@@ -52,7 +52,11 @@ impl Service {
         reloader: Reloader,
         store: Option<Arc<dyn Health>>,
     ) -> Result<Self, String> {
-        Self::with_clock(policy, reloader, store, Clock::new())
+        let clock = match store {
+            Some(_) => tollgate_redis::clock_with_suspended_time(), // leases count it
+            None => Clock::new(),
+        };
+        Self::with_clock(policy, reloader, store, clock)
     }
 
     /// [`new`](Self::new), with a clock that a test can move.

@@ -34,6 +34,12 @@ enum Source {
         start: u64,
         started: Duration, // since the Unix epoch
     },
+    /// A function of the caller.
+    Function {
+        read: fn() -> Nanos,
+        start: Nanos,
+        started: Duration, // since the Unix epoch
+    },
     Hand(Arc<Hand>),
 }
 
@@ -75,6 +81,22 @@ impl Clock {
         // A clock set before 1970 is as good as any other.
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Source::Counter { clock, start, started })
+    }
+
+    /// A clock that reads the time from a function: nanoseconds since any moment, which never step back. It starts now.
+    ///
+    /// Use it where [`new`](Self::new) is not enough, for example for a clock that counts the time in which the machine was suspended.
+    ///
+    /// ```
+    /// use tollgate::{Clock, Nanos, Timestamp};
+    ///
+    /// let clock = Clock::from_fn(|| Nanos::new(5_000_000_000));
+    /// assert_eq!(clock.now(), Timestamp::from_nanos(0));
+    /// ```
+    #[expect(clippy::disallowed_methods, reason = "read once, to know when minutes begin")]
+    pub fn from_fn(read: fn() -> Nanos) -> Self {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(Source::Function { read, start: read(), started })
     }
 
     /// A clock that stands still until it is moved, for tests: clones share the time.
@@ -122,7 +144,7 @@ impl Clock {
     /// ```
     pub fn started(&self) -> Option<Duration> {
         match &self.0 {
-            Source::Counter { started, .. } => Some(*started),
+            Source::Counter { started, .. } | Source::Function { started, .. } => Some(*started),
             Source::Hand(hand) => hand.started,
         }
     }
@@ -144,6 +166,9 @@ impl Clock {
         match &self.0 {
             Source::Counter { clock, start, .. } => {
                 Timestamp::from_nanos(clock.delta_as_nanos(*start, clock.raw()))
+            }
+            Source::Function { read, start, .. } => {
+                Timestamp::from_nanos(read().get().saturating_sub(start.get()))
             }
             Source::Hand(hand) => Timestamp::from_nanos(hand.now.load(Ordering::Relaxed)),
         }
@@ -171,7 +196,7 @@ impl Clock {
             Source::Hand(hand) => {
                 hand.sleepers.wake(hand.advance(span));
             }
-            Source::Counter { .. } => panic!("only a manual clock can be moved"),
+            Source::Counter { .. } | Source::Function { .. } => panic!("only a manual clock can be moved"),
         }
     }
 

@@ -60,7 +60,7 @@ impl Future for Sleep {
                     *alarm = match &clock.0 {
                         // The timer's own clock may be a little ahead of this one, and cannot tell all times
                         // that this one can: when it is over, this one is looked at again.
-                        Source::Counter { .. } => {
+                        Source::Counter { .. } | Source::Function { .. } => {
                             Alarm::Timer(Delay::new(Duration::from(until.since(now)).min(LONGEST)))
                         }
                         Source::Hand(hand) => Alarm::Hand(Arc::clone(hand), hand.sleepers.next_id()),

@@ -8,9 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tollgate::Clock;
 use tollgate_policy::{Answer, Engine, Policy, Request, Source, StoreSettings};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{RedisStore, clock_with_suspended_time};
 use tollgate_testkit::Random;
 
 use crate::measure::{rss_kib, unix_micros};
@@ -98,8 +97,8 @@ impl Node {
     fn start(policy: &Policy, rate: f64, begin: u64) -> Self {
         let StoreSettings::Redis(redis) = &policy.store else { panic!("the policy has no store") };
         let store = RedisStore::open(redis).expect("the settings are valid");
-        let engine =
-            Engine::with_store(policy.clone(), Clock::new(), Arc::new(store)).expect("a valid policy");
+        let engine = Engine::with_store(policy.clone(), clock_with_suspended_time(), Arc::new(store))
+            .expect("a valid policy");
         Self { engine: Arc::new(engine), counts: Arc::default(), next: begin, gap: 1e6 / rate }
     }
 

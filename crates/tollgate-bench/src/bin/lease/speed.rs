@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tollgate::Clock;
 use tollgate_policy::{Engine, Policy, Request, Source, StoreSettings};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{RedisStore, clock_with_suspended_time};
 use tollgate_testkit::RedisServer;
 
 /// How long each thread decides.
@@ -58,7 +57,10 @@ fn measure(limits: usize, threads: usize, is_shared: bool) -> (Vec<u32>, f64) {
         let StoreSettings::Redis(redis) = &policy.store else { panic!("the policy has no store") };
         let store = RedisStore::open(redis).expect("valid settings");
         runtime.block_on(store.ready(Duration::from_secs(5)));
-        Arc::new(Engine::with_store(policy.clone(), Clock::new(), Arc::new(store)).expect("a valid policy"))
+        Arc::new(
+            Engine::with_store(policy.clone(), clock_with_suspended_time(), Arc::new(store))
+                .expect("a valid policy"),
+        )
     };
     let is_over = AtomicBool::new(false);
     let times = std::thread::scope(|scope| {
