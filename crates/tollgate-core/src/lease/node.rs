@@ -41,6 +41,7 @@ pub struct Lease {
     answered: u64,         // the number of the newest draw that was answered
     waiting_cost: u64,     // the highest cost that waits for a draw
     denied: Option<(Timestamp, u64)>, // until when the store has nothing, for costs from this on
+    scarce_until: Option<Timestamp>, // until when the store has too little for a grant that no request waits for
     round_trip: Nanos,
     last_start: Nanos, // of the newest grant
     primary: u64,      // counts the changes of the primary
@@ -134,6 +135,7 @@ impl Lease {
             answered: 0,
             waiting_cost: 0,
             denied: None,
+            scarce_until: None,
             round_trip: Nanos::ZERO,
             last_start: Nanos::ZERO,
             primary: 0,
@@ -240,7 +242,8 @@ impl Lease {
         }
         let is_denied =
             self.denied.is_some_and(|(until, cost)| now < until && self.waiting_cost.max(1) >= cost);
-        let is_short = !self.is_rare(now) && self.lasts(now) <= self.reach();
+        let is_scarce = self.scarce_until.is_some_and(|until| now < until);
+        let is_short = !self.is_rare(now) && !is_scarce && self.lasts(now) <= self.reach();
         let needs_draw = self.can_draw(now) && !is_denied && (self.waiting_cost > 0 || is_short);
         if !needs_draw {
             return None;
@@ -296,6 +299,12 @@ impl Lease {
             Some(Retry::After(wait)) => Some((now.after(wait), id.cost.max(1))),
             _ => None,
         };
+        // Another draw would get nothing either, unless it is for the cost of a request.
+        if grant.units == 0 && grant.retry.is_none() && !id.is_single {
+            self.scarce_until = Some(now.after(self.terms.sync()));
+        } else if grant.units > id.cost {
+            self.scarce_until = None;
+        }
         let Grant { units, start, end, .. } = *grant;
         let life_ends = id.sent.after(start).after(self.terms.life());
         let until = end.map_or(life_ends, |end| id.sent.after(end).min(life_ends));

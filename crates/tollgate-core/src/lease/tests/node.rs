@@ -52,6 +52,33 @@ fn a_grant_is_spent_from_its_start_until_its_life_ends() {
 }
 
 #[test]
+fn units_too_few_for_a_grant_are_drawn_for_requests_alone() {
+    // A grant has at least 5 units, and the next unit comes after a second.
+    let rule = bucket(1, 21);
+    let mut lease = Lease::new(rule.lease_terms(Nanos::new(100 * MS)).unwrap());
+    let mut store = State::default();
+    rule.spend(&mut store, PermitId(0), 19, at(0));
+    busy(&mut lease, 0);
+    let mut answer = |lease: &mut Lease| {
+        let (id, draw) = next_draw(lease, 0);
+        let grant = rule.grant(&mut store, &draw, at(0));
+        lease.granted(id, &grant, at(0), at(0));
+        (draw.cost, grant.units)
+    };
+    assert_eq!(answer(&mut lease), (1, 1));
+    assert!(matches!(lease.take(1, at(0)), Take::Taken(_)));
+    assert_eq!(answer(&mut lease), (0, 0), "it draws ahead, and gets nothing");
+    assert_eq!(lease.next_step(at(0)), None, "it does not draw ahead again at once");
+    assert_eq!(lease.take(1, at(0)), Take::Wait);
+    assert_eq!(answer(&mut lease), (1, 1));
+    assert!(matches!(lease.take(1, at(0)), Take::Taken(_)));
+    assert_eq!(lease.next_step(at(100 * MS - 1)), None);
+    let Some(Step::Draw { draw: Draw { cost: 0, .. }, .. }) = lease.next_step(at(100 * MS)) else {
+        panic!("it draws ahead again");
+    };
+}
+
+#[test]
 fn an_answer_counts_once_and_not_after_its_life() {
     let (_, mut lease) = lease();
     busy(&mut lease, 0);
