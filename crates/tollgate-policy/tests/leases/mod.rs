@@ -264,6 +264,30 @@ fn a_request_waits_for_its_grant_at_most_as_long_as_the_deadline() {
 }
 
 #[test]
+fn a_request_that_gets_no_unit_of_an_answered_draw_is_denied_and_does_not_fall_back() {
+    let node = Node::with(policy_of("mode: lease, on_error: allow", USER));
+    node.warm("/a");
+    node.store.set_slow(true);
+    while node.begin("/a").is_ok() {}
+    // A node holds 500 units at most.
+    let waiting: Vec<Waiting> = (0..600).map(|_| node.begin("/a").err().expect("nothing is left")).collect();
+    let mut last = node.begin("/a").err().expect("nothing is left");
+    node.store.set_slow(false);
+    node.advance(MS);
+    node.store.set_slow(true);
+    let mut context = Context::from_waker(Waker::noop());
+    let passed = waiting.into_iter().filter_map(|mut one| match one.as_mut().poll(&mut context) {
+        Poll::Ready((got, _)) => Some(got),
+        Poll::Pending => None,
+    });
+    let passed: Vec<Got> = passed.collect();
+    assert!(!passed.is_empty() && passed.iter().all(|got| *got == BY_GRANT));
+    assert!(last.as_mut().poll(&mut context).is_pending(), "the next draw is on its way");
+    node.advance(Nanos::saturating_from(DEADLINE));
+    assert_eq!(node.finish(last), Got { is_allowed: false, source: Source::Lease });
+}
+
+#[test]
 fn shutdown_returns_what_is_left() {
     let node = Node::new(USER);
     node.warm("/a");

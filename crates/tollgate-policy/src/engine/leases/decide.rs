@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate::{Group, Timestamp};
 
 use super::Leases;
-use super::take::{Attempt, HeldUnits, LeasedAsks, PartlyTaken, Taken};
+use super::take::{Attempt, HeldUnits, LeasedAsks, PartlyTaken, Patience, Taken};
 use crate::engine::Engine;
 use crate::engine::backend::{Decided, Shared};
 use crate::engine::plan::Plan;
@@ -41,7 +41,7 @@ impl LeasedPlan {
         plan: &Plan<'_>,
         now: Timestamp,
     ) -> First<'l> {
-        match self.take(engine, leases, plan, false, now) {
+        match self.take(engine, leases, plan, Patience::First, now) {
             Taken::All(each) => First::Decided(by_grants(each)),
             taken => First::Later(Box::new((self, taken))),
         }
@@ -52,10 +52,10 @@ impl LeasedPlan {
         engine: &Engine,
         leases: &'l Arc<Leases>,
         plan: &Plan<'_>,
-        is_again: bool,
+        patience: Patience,
         now: Timestamp,
     ) -> Taken<'l> {
-        Attempt { engine, plan, asks: &self.asks, is_again, is_apart: self.is_apart, now }.take(leases)
+        Attempt { engine, plan, asks: &self.asks, patience, is_apart: self.is_apart, now }.take(leases)
     }
 
     /// Takes what grants have left while the store gives no answer.
@@ -84,6 +84,7 @@ impl LeasedPlan {
     ) -> Result<Decided, Unavailable> {
         let deadline = leases.store.deadline();
         let mut patience = leases.store.sleep(deadline);
+        let mut is_answered = false; // by the store, for other requests
         loop {
             let wait = match taken {
                 Taken::All(each) => return Ok(by_grants(each)),
@@ -94,7 +95,15 @@ impl LeasedPlan {
             match wait.answer(&mut patience).await {
                 // A draw that failed alone is tried again, as long as there is time.
                 Some(Err(unavailable)) if !unavailable.out_for.is_zero() => return Err(unavailable),
-                Some(_) => taken = self.take(engine, leases, plan, true, engine.clock().now()),
+                Some(answer) => {
+                    is_answered |= answer.is_ok();
+                    taken = self.take(engine, leases, plan, Patience::Again, engine.clock().now());
+                }
+                // The store is there, and gives this process less than its requests ask for.
+                None if is_answered => {
+                    is_answered = false;
+                    taken = self.take(engine, leases, plan, Patience::Last, engine.clock().now());
+                }
                 None => {
                     return Err(Unavailable {
                         why: format!("no grant came within {deadline:?}"),

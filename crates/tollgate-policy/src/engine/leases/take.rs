@@ -153,13 +153,23 @@ fn leased_numbers<'a>(engine: &Engine, plan: &Plan<'a>, ask: &PlannedAsk<'a>) ->
     Some(LeasedNumbers { capacity: rule.capacity(), pace, terms })
 }
 
+/// How often the request has waited for a draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Not yet.
+    First,
+    /// It has, and has been counted before.
+    Again,
+    /// It has waited as long as it may, while the store answered draws. It is denied if there is nothing for it now.
+    Last,
+}
+
 /// One attempt to take what grants have for a plan.
 pub(super) struct Attempt<'t, 'a> {
     pub(super) engine: &'t Engine,
     pub(super) plan: &'t Plan<'a>,
     pub(super) asks: &'t LeasedAsks,
-    /// Whether the request has been counted before.
-    pub(super) is_again: bool,
+    pub(super) patience: Patience,
     /// Whether its keys are on different servers, so that the store cannot decide them together.
     pub(super) is_apart: bool,
     pub(super) now: Timestamp,
@@ -261,7 +271,8 @@ impl Attempt<'_, '_> {
         let policy = leases.policies.load(Relaxed);
         let is_same = |key: &LeasedKey| key.rule == *full && key.pace == pace;
         entry.use_numbers(is_same, key, &terms, policy, self.now);
-        let take = entry.take(&*leases.store, ask.cost, self.is_again, self.now);
+        let is_again = self.patience != Patience::First;
+        let take = entry.take(&*leases.store, ask.cost, is_again, self.now);
         while let Some(errand) = leases.errand_of(entry, ask.hash, self.now) {
             errands.push(errand);
         }
@@ -272,6 +283,9 @@ impl Attempt<'_, '_> {
                 Said::Taken(unit, entry.decision(Outcome::ALLOW, self.now))
             }
             Take::Denied(wait) => Said::Denied(entry.decision(denied_for(wait), self.now)),
+            Take::Wait if self.patience == Patience::Last => {
+                Said::Denied(entry.decision(denied_for(terms.sync()), self.now))
+            }
             Take::Exact if self.is_apart => {
                 while let Some(errand) = entry.single_draw(&*leases.store, ask.cost, self.now) {
                     errands.push(EntryErrand { hash: ask.hash, serial: entry.serial, errand });
