@@ -6,7 +6,8 @@ use tokio::time::sleep;
 use tollgate_testkit::{RedisServer, Witness, has_held};
 
 use super::load::{Line, Load, Log, refill};
-use super::{Node, wait};
+use super::mode::Mode;
+use super::{Node, unspent, wait};
 
 const RATE: u64 = 100;
 const BURST: u64 = 50; // and as many in each window
@@ -55,9 +56,18 @@ fn allowed(kind: &str, time: Duration) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_processes_together_admit_what_one_limiter_would() {
+    measure(Mode::Exact).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_processes_with_leases_admit_what_one_limiter_would() {
+    measure(Mode::LEASE).await;
+}
+
+async fn measure(mode: Mode) {
     const TRIES: usize = 10;
     for _ in 0..TRIES {
-        let (stood_still, missing) = run().await;
+        let (stood_still, missing) = run(mode).await;
         if has_held(&missing, stood_still, DEADLINE) {
             return;
         }
@@ -66,13 +76,14 @@ async fn three_processes_together_admit_what_one_limiter_would() {
 }
 
 /// Nobody may let too many pass, however still the machine stood. Too few is said, with how long a mere ping took.
-async fn run() -> (Duration, Vec<String>) {
+async fn run(mode: Mode) -> (Duration, Vec<String>) {
     let seconds = if tollgate_testkit::is_long() { 30 } else { 5 };
     let server = wait(RedisServer::start);
     let mut policy = format!(
-        "store: {{ redis: {{ url: '{}', deadline: {}ms, on_error: deny }} }}\nlimits:\n",
+        "store: {{ redis: {{ url: '{}', deadline: {}ms, on_error: deny, {} }} }}\nlimits:\n",
         server.url(),
         DEADLINE.as_millis(),
+        mode.settings(),
     );
     for path in LINES {
         for kind in LINES {
@@ -100,20 +111,30 @@ async fn run() -> (Duration, Vec<String>) {
             allowed(line.name, log.asked.last().expect("some").sent - used.expect("some passed"));
         // What timed out may have been charged, and let nobody pass.
         let unanswered = log.count(|one| one.fell_back() && one.took >= DEADLINE);
+        // What was drawn of the tightest limit and not spent.
+        let unspent = unspent(&nodes, &format!("{0}-{0}", line.name));
         let admitted = log.admitted();
         log.report(
-            &format!("three processes, {}", line.name),
+            &mode.name(&format!("three processes, {}", line.name)),
             admitted.saturating_sub(most).max(over_in_spans(line.name, &log)),
-            0,
-            format_args!("{admitted} of {most} at most, {least} at least, {unanswered} unanswered"),
+            if is_bucket(line.name) { mode.excess(RATE, BURST, nodes.len() as u64) } else { 0 },
+            format_args!(
+                "{admitted} of {most} at most, {least} at least, {unanswered} unanswered, {unspent} unspent"
+            ),
         );
-        if (admitted + unanswered) * 100 < least * 99 {
+        assert!(admitted <= most, "leases exceed no limit in total");
+        if (admitted + unanswered + unspent) * 100 < least * mode.least_use() {
             let name = line.name;
-            missing
-                .push(format!("{name}: {admitted} passed and {unanswered} timed out, {least} should pass"));
+            missing.push(format!(
+                "{name}: {admitted} passed, {unanswered} timed out and {unspent} were not spent, {least} should pass"
+            ));
         }
     }
     (stood_still, missing)
+}
+
+fn is_bucket(kind: &str) -> bool {
+    matches!(kind, "token" | "credits")
 }
 
 /// How many passed too many in any span, where the rule promises something of it.

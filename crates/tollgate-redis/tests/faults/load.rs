@@ -40,6 +40,11 @@ impl Asked {
     pub(crate) fn fell_back(&self) -> bool {
         self.source == Source::Fallback
     }
+
+    /// Whether the store decided it, or a grant that the store has charged.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.source, Source::Store | Source::Lease)
+    }
 }
 
 /// Requests that are made until this is stopped.
@@ -100,16 +105,15 @@ impl Load {
         .await;
     }
 
-    /// Waits until every process has been answered by the store, of each line, for what was asked after `since`; tells how
-    /// long after.
+    /// Waits until every process has been answered by the store or its grants, of each line, for what was asked after `since`; tells
+    /// how long after. After an outage that was longer than a grant can be held (its start and its life), grants are new ones.
     pub(crate) async fn until_back(&self, since: Instant) -> Duration {
         until("the store decides again", || {
             let asked = self.asked.lock();
             let is_back = |node, line| {
                 let mut newest = asked.iter().rev().take_while(|one| one.received() > since);
-                newest.any(|one| {
-                    (one.node, one.line, one.source) == (node, line, Source::Store) && one.sent >= since
-                })
+                newest
+                    .any(|one| (one.node, one.line) == (node, line) && one.is_answered() && one.sent >= since)
             };
             (0..self.nodes).all(|node| (0..self.lines.len()).all(|line| is_back(node, line)))
         })
@@ -160,9 +164,9 @@ impl Log {
         self.count(|one| one.is_allowed && one.fell_back())
     }
 
-    /// The longest time without an answer of the store, at least.
+    /// The longest time without an answer of the store or by its grants, at least.
     pub(crate) fn silence(&self) -> Duration {
-        let answered: Vec<&Asked> = self.asked.iter().filter(|one| one.source == Source::Store).collect();
+        let answered: Vec<&Asked> = self.asked.iter().filter(|one| one.is_answered()).collect();
         let mut last = answered.first().map(|one| one.received());
         let mut longest = Duration::ZERO;
         for one in answered {

@@ -1,5 +1,6 @@
 //! Processes that share a store, as users run them, while its servers fail: what is decided meanwhile, how much passes that
-//! should not have, how long a decision takes, and how soon everything is exact again.
+//! should not have, how long a decision takes, and how soon everything is exact again. Each fault is made twice: while the store
+//! decides every request, and while processes decide by grants ([`mode::Mode`]).
 //!
 //! Each test prints what it measured beside its bound (`cargo test -p tollgate-redis --test integration faults:: -- --nocapture`);
 //! docs/redis.md has the table.
@@ -9,6 +10,7 @@ mod cluster;
 mod engines;
 mod load;
 mod loss;
+mod mode;
 mod modes;
 mod network;
 mod one_server;
@@ -76,6 +78,12 @@ impl Node {
         let errors = self.store.health().into_iter().flat_map(|shard| shard.errors);
         errors.filter(|(name, _)| *name == kind).map(|(_, count)| count).sum()
     }
+}
+
+/// The units of a limit that these processes have drawn and not spent.
+fn unspent(nodes: &[Node], limit: &str) -> u64 {
+    let stats = nodes.iter().flat_map(|node| node.engine.lease_stats());
+    stats.filter(|stats| stats.limit == limit).map(|stats| stats.held + stats.lapsed).sum()
 }
 
 /// Waits until it is so.

@@ -1,4 +1,4 @@
-//! Places that several processes hold.
+//! Places that several processes hold. They are never leased: which process holds a place is what the store is asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
