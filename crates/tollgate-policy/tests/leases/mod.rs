@@ -333,6 +333,18 @@ fn idle_keys_are_forgotten_within_a_second() {
 }
 
 #[test]
+fn units_of_a_key_that_is_forgotten_are_counted_as_lapsed() {
+    let node = Node::new(USER);
+    node.warm("/a");
+    let held = node.held("user");
+    // As in a process that was stopped: nothing happens until the grant has ended.
+    node.clock.advance(Nanos::new(2000 * MS.get()));
+    node.store.run();
+    let stats = &node.engine.lease_stats()[0];
+    assert_eq!((stats.keys, stats.held, stats.lapsed), (0, 0, held));
+}
+
+#[test]
 fn keys_on_different_servers_draw_single_costs_if_they_are_rare() {
     let limits = format!("{USER}{TENANT}");
     let node = Node::with(policy_of("cluster: true, mode: lease, on_error: deny", &limits));

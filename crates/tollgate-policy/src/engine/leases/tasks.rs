@@ -104,7 +104,8 @@ impl Leases {
         let next = self.errand_of(entry, hash, now);
         entry.count_lapsed();
         if next.is_none() && entry.lease.is_idle(now) {
-            self.remove(&mut shard, hash);
+            let wait = self.remove(&mut shard, hash).and_then(|entry| entry.end());
+            debug_assert!(wait.is_none(), "an idle lease waits for no draw");
             return None;
         }
         next.or_else(|| self.charge_owed(shard.entries.get_mut(&hash)?, hash, now))
