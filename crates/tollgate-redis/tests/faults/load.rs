@@ -50,7 +50,7 @@ impl Asked {
 /// Requests that are made until this is stopped.
 pub(crate) struct Load {
     lines: Vec<Line>,
-    nodes: usize,
+    nodes: Vec<Arc<Mutex<Node>>>,
     asked: Arc<Mutex<Vec<Asked>>>,
     is_over: Arc<AtomicBool>,
     tasks: JoinSet<()>,
@@ -60,12 +60,12 @@ impl Load {
     /// Begins to ask: each process has `tasks` for each line, and each of them asks every so often.
     pub(crate) fn start(nodes: &[Node], lines: &[Line], tasks: usize, every: Duration) -> Self {
         let (asked, is_over, next) = (Arc::default(), Arc::default(), Arc::new(AtomicU64::new(0)));
-        let mut load =
-            Self { lines: lines.to_vec(), nodes: nodes.len(), asked, is_over, tasks: JoinSet::new() };
-        for (node, process) in nodes.iter().enumerate() {
+        let nodes = nodes.iter().map(|node| Arc::new(Mutex::new(node.clone()))).collect();
+        let mut load = Self { lines: lines.to_vec(), nodes, asked, is_over, tasks: JoinSet::new() };
+        for (node, process) in load.nodes.iter().enumerate() {
             for (number, line) in lines.iter().enumerate() {
                 for _ in 0..tasks {
-                    let (process, line, next) = (process.clone(), *line, Arc::clone(&next));
+                    let (process, line, next) = (Arc::clone(process), *line, Arc::clone(&next));
                     let (asked, is_over) = (Arc::clone(&load.asked), Arc::clone(&load.is_over));
                     load.tasks.spawn(async move {
                         let mut pace = interval(every);
@@ -75,6 +75,7 @@ impl Load {
                             let (id, sent) = (next.fetch_add(1, Relaxed), Instant::now());
                             let text = id.to_string();
                             let attributes = [line.attributes, &[("request", text.as_str())]].concat();
+                            let process = process.lock().clone();
                             let (is_allowed, source) = process.ask(&attributes).await;
                             let took = sent.elapsed();
                             asked.lock().push(Asked {
@@ -115,10 +116,15 @@ impl Load {
                 newest
                     .any(|one| (one.node, one.line) == (node, line) && one.is_answered() && one.sent >= since)
             };
-            (0..self.nodes).all(|node| (0..self.lines.len()).all(|line| is_back(node, line)))
+            (0..self.nodes.len()).all(|node| (0..self.lines.len()).all(|line| is_back(node, line)))
         })
         .await;
         since.elapsed()
+    }
+
+    /// Sends the next requests of a process to another one. Returns the one before.
+    pub(crate) fn replace(&self, node: usize, with: Node) -> Node {
+        std::mem::replace(&mut *self.nodes[node].lock(), with)
     }
 
     /// Stops asking.
@@ -144,6 +150,13 @@ impl Log {
     pub(crate) fn of(&self, name: &str) -> Log {
         let line = self.lines.iter().position(|line| line.name == name).expect("a line of the load");
         let asked = self.asked.iter().filter(|one| one.line == line).copied().collect();
+        Log { lines: self.lines.clone(), asked }
+    }
+
+    /// What was asked in a time.
+    pub(crate) fn between(&self, from: Instant, to: Instant) -> Log {
+        let asked =
+            self.asked.iter().filter(|one| one.sent >= from && one.received() < to).copied().collect();
         Log { lines: self.lines.clone(), asked }
     }
 

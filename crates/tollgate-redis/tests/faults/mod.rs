@@ -8,6 +8,7 @@
 mod clock;
 mod cluster;
 mod engines;
+mod grants;
 mod load;
 mod loss;
 mod mode;
@@ -15,6 +16,7 @@ mod modes;
 mod network;
 mod one_server;
 mod permits;
+mod processes;
 mod scripts;
 mod sentinel;
 mod starting;
