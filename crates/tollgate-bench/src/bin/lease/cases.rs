@@ -1,5 +1,7 @@
 //! The rows of the table: what runs, what is wanted, and what the research model says.
 
+use tollgate_lab::cluster::ClusterSettings;
+
 /// A row.
 #[derive(Debug)]
 pub(crate) struct Case {
@@ -19,6 +21,32 @@ pub(crate) struct Case {
 pub(crate) enum Rule {
     Bucket { rate: u64, burst: u64 },
     Window { limit: u64, seconds: u64 },
+}
+
+impl Case {
+    /// The same nodes on a simulated network. None if the simulator cannot have them.
+    pub(crate) fn simulated(&self, seconds: u64) -> Option<ClusterSettings> {
+        let Rule::Bucket { rate, burst } = self.rule else { return None };
+        let rates: Vec<f64> = self.processes.iter().flatten().copied().collect();
+        let (first, rest) = rates.split_first()?;
+        let total: f64 = rates.iter().sum();
+        let is_even = |rates: &[f64]| rates.windows(2).all(|two| two[0] == two[1]);
+        if self.keys > 1 || total > 100_000.0 || !is_even(rest) || rates.len() > 8 {
+            return None;
+        }
+        let rtt = self.round_trip_ms * 1_000_000 + 500_000;
+        Some(ClusterSettings {
+            nodes: u32::try_from(rates.len()).ok()?,
+            rate,
+            burst,
+            overload: total / rate as f64,
+            skew: (!is_even(&rates)).then_some(first / total),
+            rtt,
+            deadline: 5_000_000 + 5 * rtt,
+            duration: seconds * 1_000_000_000,
+            ..ClusterSettings::default()
+        })
+    }
 }
 
 impl Rule {

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use cases::{Case, cases};
 use node::Order;
 use run::{Mode, Outcome, run};
+use tollgate_lab::cluster::{ClusterSettings, Scheme, simulate};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,13 +55,22 @@ fn main() -> ExitCode {
         eprintln!("{}…", case.what);
         let lease = run(&case, Mode::Lease, seconds);
         let exact = run(&case, Mode::Exact, (seconds / 3).max(1));
-        let missed = missed(&case, &lease, &exact);
+        let simulated = case.simulated(seconds).map(|settings| simulated(&settings));
+        let mut missed = missed(&case, &lease, &exact);
+        // The simulator has no other load on its cores, so only the first row has to agree.
+        if let Some(simulated) = simulated.as_ref().filter(|_| case.name == "four") {
+            let calls = lease.calls_per_second() / simulated.calls;
+            if (lease.used(case.rule) - simulated.used).abs() > 0.01 || !(0.9..=1.1).contains(&calls) {
+                missed.push("the simulator differs".to_owned());
+            }
+        }
         let row = format!(
-            "| {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} |",
             case.what,
             case.wanted.text(),
             case.model,
             shown(&case, &lease, &missed),
+            simulated.map_or_else(String::new, |simulated| simulated.text()),
             shown(&case, &exact, &[]),
         );
         eprintln!("{row}");
@@ -75,19 +85,44 @@ fn main() -> ExitCode {
     if is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// What the simulator says of a case.
+struct Simulated {
+    per_call: f64,
+    calls: f64, // per second
+    used: f64,
+}
+
+impl Simulated {
+    fn text(&self) -> String {
+        format!("{:.0} per call, {:.0} calls/s, {:.1} % used", self.per_call, self.calls, 100.0 * self.used)
+    }
+}
+
+fn simulated(settings: &ClusterSettings) -> Simulated {
+    let outcome = simulate(settings, &[Scheme::Lease], &mut |_| {}).expect("valid settings");
+    let lease = &outcome.schemes[0];
+    let seconds = settings.duration as f64 / 1e9;
+    Simulated {
+        per_call: lease.decisions_per_call().unwrap_or(0.0),
+        calls: lease.calls.total() as f64 / seconds,
+        used: lease.limit_use,
+    }
+}
+
 /// What a run shows. What is wanted and missed stands at the end.
 fn shown(case: &Case, outcome: &Outcome, missed: &[String]) -> String {
     let waited: u64 = outcome.nodes.iter().map(|node| node.waited).sum();
     let fell_back: u64 = outcome.nodes.iter().map(|node| node.fell_back).sum();
-    let mut text = format!(
-        "{:.0} per call, {:.0} calls/s, {:.1} % used, {:.0} above in total, {:.0} in a span, {:.1} % waited",
-        outcome.per_call(),
-        outcome.calls_per_second(),
-        100.0 * outcome.used(case.rule),
-        outcome.most_above(case.rule).max(0.0),
-        outcome.most_above_in_spans(case.rule).max(0.0),
-        100.0 * waited as f64 / outcome.asked().max(1) as f64,
-    );
+    let mut text = format!("{:.0} per call, {:.0} calls/s", outcome.per_call(), outcome.calls_per_second());
+    if case.keys == 1 {
+        text += &format!(
+            ", {:.1} % used, {:.0} above in total, {:.0} in a span",
+            100.0 * outcome.used(case.rule),
+            outcome.most_above(case.rule).max(0.0),
+            outcome.most_above_in_spans(case.rule).max(0.0),
+        );
+    }
+    text += &format!(", {:.1} % waited", 100.0 * waited as f64 / outcome.asked().max(1) as f64);
     if fell_back > 0 {
         text += &format!(", {fell_back} fell back");
     }

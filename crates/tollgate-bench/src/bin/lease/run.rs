@@ -69,12 +69,8 @@ impl Outcome {
                 let end = self.admitted.last_key_value().map_or(*first, |(last, _)| *last) + 1;
                 burst as f64 + rate as f64 * seconds(end - first)
             }
-            Rule::Window { limit, seconds } => {
-                let buckets = seconds * 1_000_000 / BUCKET_MICROS;
-                let windows: std::collections::BTreeSet<u64> =
-                    self.admitted.keys().map(|bucket| bucket / buckets).collect();
-                (limit * windows.len() as u64) as f64
-            }
+            // The load begins with a window.
+            Rule::Window { limit, seconds } => limit as f64 * (self.seconds / seconds as f64).ceil(),
         }
     }
 
@@ -182,7 +178,7 @@ fn begin(rule: Rule) -> u64 {
     let soon = unix_micros() + 1_500_000;
     match rule {
         Rule::Bucket { .. } => soon,
-        Rule::Window { seconds, .. } => soon.next_multiple_of(seconds * 1_000_000) + 20_000,
+        Rule::Window { seconds, .. } => soon.next_multiple_of(seconds * 1_000_000),
     }
 }
 
