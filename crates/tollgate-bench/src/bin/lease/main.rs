@@ -6,6 +6,7 @@
 //! Each row runs with `mode: lease`, and then a third as long with `mode: exact`. Nodes count admitted requests by buckets of 10 ms of
 //! the machine's clock, which is also that of Redis.
 #![allow(clippy::cast_sign_loss, reason = "counts are not negative")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 mod cases;
 mod measure;

@@ -3,7 +3,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Unix time in microseconds: the clock of a Redis on the same machine.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 pub(crate) fn unix_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
     u64::try_from(since.as_micros()).expect("a time of this era")

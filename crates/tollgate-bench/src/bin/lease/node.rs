@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -62,26 +62,20 @@ struct Counts {
     asked: AtomicU64,
     waited: AtomicU64,
     fell_back: AtomicU64,
-    admitted: parking::Buckets,
+    admitted: Buckets,
 }
 
-mod parking {
-    use std::collections::BTreeMap;
-    use std::sync::Mutex;
+/// Admitted requests by bucket of time.
+#[derive(Debug, Default)]
+struct Buckets(Mutex<BTreeMap<u64, u64>>);
 
-    /// Admitted requests by bucket of time.
-    #[derive(Debug, Default)]
-    pub(super) struct Buckets(Mutex<BTreeMap<u64, u64>>);
+impl Buckets {
+    fn add(&self, micros: u64) {
+        *self.0.lock().expect("no holder panics").entry(micros / BUCKET_MICROS).or_default() += 1;
+    }
 
-    impl Buckets {
-        pub(super) fn add(&self, micros: u64) {
-            let mut buckets = self.0.lock().expect("no holder panics");
-            *buckets.entry(micros / super::BUCKET_MICROS).or_default() += 1;
-        }
-
-        pub(super) fn take(&self) -> BTreeMap<u64, u64> {
-            std::mem::take(&mut self.0.lock().expect("no holder panics"))
-        }
+    fn take(&self) -> BTreeMap<u64, u64> {
+        std::mem::take(&mut self.0.lock().expect("no holder panics"))
     }
 }
 
@@ -121,7 +115,7 @@ impl Node {
             }
         });
         let _entered = runtime.enter();
-        if let Poll::Pending = decide.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if decide.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             runtime.spawn(decide);
         }
     }

@@ -33,7 +33,6 @@ pub(crate) fn print() {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 fn measure(limits: usize, threads: usize, is_shared: bool) -> (Vec<u32>, f64) {
     let server = RedisServer::start();
     let runtime = tokio::runtime::Builder::new_multi_thread()
