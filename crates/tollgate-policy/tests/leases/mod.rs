@@ -213,6 +213,24 @@ fn a_caller_that_leaves_has_been_charged_nothing() {
 }
 
 #[test]
+fn units_that_are_put_back_after_their_grant_is_gone_are_counted_as_lapsed() {
+    let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
+    node.warm("/both");
+    let spent = || {
+        let stats = node.engine.lease_stats();
+        let user = stats.iter().find(|stats| stats.limit == "user").unwrap();
+        user.drawn - user.held - user.lapsed - user.returned
+    };
+    let before = spent();
+    let waiting = node.begin("/three").expect_err("the store has to be asked");
+    assert_eq!(spent(), before + 1, "its unit is taken meanwhile");
+    // The node holds two grants at most, so it forgets the one that the unit is from.
+    let by_grants = (0..200).filter(|_| node.check("/both") == BY_GRANT).count() as u64;
+    drop(waiting);
+    assert_eq!(spent(), before + by_grants);
+}
+
+#[test]
 fn without_the_store_the_rest_of_the_grant_is_spent_and_then_on_error_decides() {
     let node = Node::new(USER);
     node.warm("/a");

@@ -117,6 +117,14 @@ impl Entry {
         }
     }
 
+    /// Puts units back into their grant. They lapse if it is gone.
+    pub(super) fn put_back(&mut self, grant: GrantId, cost: u64) {
+        let given = self.lease.put_back(grant, cost);
+        if given < cost {
+            self.counts.add_lapsed(cost - given);
+        }
+    }
+
     /// What has to be sent now. With `may_draw` false, only returns are sent: a newer policy may have other numbers.
     pub(super) fn next_errand(
         &mut self,

@@ -152,6 +152,9 @@ impl Leases {
 
     /// What became of the units of each limit that was leased.
     pub(super) fn stats(&self) -> Vec<LeaseStats> {
+        for shard in &self.shards {
+            shard.lock().entries.values_mut().for_each(|entry| entry.count_lapsed());
+        }
         let counts = self.counts.lock().clone();
         let mut stats: Vec<(Arc<LeaseCounts>, LeaseStats)> =
             counts.into_iter().map(|(limit, counts)| (Arc::clone(&counts), counts.stats(&limit))).collect();

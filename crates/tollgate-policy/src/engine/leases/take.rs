@@ -93,7 +93,7 @@ impl Shard {
     fn put_back(&mut self, unit: &TakenUnit) {
         let entry = self.entries.get_mut(&unit.hash).filter(|entry| entry.serial == unit.serial);
         if let Some(entry) = entry {
-            entry.lease.put_back(unit.grant, unit.cost);
+            entry.put_back(unit.grant, unit.cost);
         }
     }
 }
