@@ -16,6 +16,7 @@ mod modes;
 mod network;
 mod one_server;
 mod permits;
+mod plans;
 mod processes;
 mod scripts;
 mod sentinel;
