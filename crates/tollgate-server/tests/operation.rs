@@ -323,11 +323,11 @@ fn a_policy_that_is_refused_changes_no_token() {
     let service = Service::start_in(directory, "admin: { token_file: ./old.token }\nlimits: []");
     let mut client = service.connect();
     service.write_policy(
-        "admin: { token_file: ./new.token }\nstore: { redis: { url: 'redis://127.0.0.1', mode: lease } }\nlimits: []",
+        "admin: { token_file: ./new.token }\nstore: { memory: { persist: { path: ./state } } }\nlimits: []",
     );
     let mut reload = |token: &str| client.0.send("POST", "/v1/reload", &[("authorization", token)], "");
     let refused = reload("Bearer old");
-    assert_refused(&refused, "mode: lease");
+    assert_refused(&refused, "persist");
     let again = reload("Bearer old");
     assert_eq!(again.status, 422, "{}", again.body);
 }

@@ -86,6 +86,40 @@ fn a_denial_without_the_store_has_a_retry_after() {
     assert!(reply["retry_after"].as_f64().is_some_and(|wait| wait > 0.0 && wait <= 0.375), "{reply}");
 }
 
+/// A busy key is decided in the process. What a process has left goes back when it stops.
+#[test]
+fn leases_are_decided_in_the_process_and_returned_at_its_end() {
+    const BURST: u64 = 1000;
+    let server = RedisServer::start();
+    let limit = format!(
+        "limits: [{{ name: hourly, key: [tenant], token_bucket: {{ rate: {BURST}/h, burst: {BURST} }} }}]"
+    );
+    let mut leasing = Service::start(&format!("{}{limit}", store(&server, ", mode: lease, on_error: deny")));
+    let exact = Service::start(&format!("{}{limit}", store(&server, ", on_error: deny")));
+    let mut client = leasing.connect();
+    ready(&mut client);
+    let mut passed = 0;
+    eventually("a grant decides", || {
+        let reply = client.check(&[("tenant", "acme")], None);
+        passed += u64::from(reply["allowed"] == true);
+        reply["source"] == "lease"
+    });
+    let metric = |client: &mut Client, name: &str| {
+        client.metric(&format!("tollgate_lease_{name}{{limit=\"hourly\"}}")).unwrap_or_default()
+    };
+    assert!(metric(&mut client, "draws_total") >= 1.0 && metric(&mut client, "keys") == 1.0);
+    let held = metric(&mut client, "units_held");
+    assert!(held > 0.0 && held <= metric(&mut client, "most_excess") + BURST as f64 / 2.0, "{held}");
+    drop(client);
+    leasing.process.signal("TERM");
+    assert_eq!(leasing.process.wait().code(), Some(0));
+    let mut client = exact.connect();
+    ready(&mut client);
+    let remaining = client.remaining("hourly", &[("tenant", "acme")]);
+    // A unit comes back every 3.6 s.
+    assert!((BURST - passed..=BURST - passed + 5).contains(&remaining), "{remaining} of {BURST} - {passed}");
+}
+
 #[test]
 fn three_processes_have_one_count_whatever_their_clocks_say() {
     const TRIES: usize = 6;

@@ -143,6 +143,34 @@ fn check_bounds_its_output() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// `check` shows which limits are leased, by how much they may be exceeded in a span, and why others are exact.
+#[test]
+fn check_shows_how_limits_are_leased() {
+    let directory = Directory::new();
+    let policy = "
+store: { redis: { url: 'redis://127.0.0.1', mode: lease } }
+limits:
+  - { name: bucket, key: [user], token_bucket: { rate: 1000/s, burst: 1000 } }
+  - { name: window, key: [user], fixed_window: { limit: 100, window: 60s } }
+  - { name: small, key: [user], token_bucket: { rate: 5/s, burst: 10 } }
+  - { name: log, key: [user], sliding_log: { limit: 100, window: 60s } }
+  - { name: chosen, key: [user], mode: exact, token_bucket: { rate: 1000/s, burst: 1000 } }";
+    let file = directory.write("tollgate.yaml", policy).display().to_string();
+    let output = tollgate(&["check", &file]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for (limit, lease) in [
+        ("LIMIT", "LEASE"),
+        ("bucket", "excess per process 500, at most 500"),
+        ("window", "no excess"),
+        ("small", "exact (burst 10 is below 16)"),
+        ("log", "exact (sliding_log)"),
+        ("chosen", "exact (mode: exact)"),
+    ] {
+        let line = shown.lines().find(|line| line.starts_with(limit)).unwrap_or_default();
+        assert!(line.ends_with(lease), "{limit}: {shown}");
+    }
+}
+
 /// A tenant with numbers of its own is explained by these.
 #[test]
 fn explain_shows_the_numbers_of_a_tenant() {
@@ -161,10 +189,6 @@ limits: [{ name: a, key: [tenant], token_bucket: { rate: 5/s, burst: 3 } }]";
 fn check_and_serve_refuse_what_is_not_built_alike() {
     let directory = Directory::new();
     for (policy, words) in [
-        (
-            "store: { redis: { url: 'redis://127.0.0.1', mode: lease } }",
-            ["`mode: lease` is not built yet", ":1:51"],
-        ),
         ("store: { memory: { persist: { path: ./state } } }", ["`persist` is not built yet", ":1:29"]),
         ("limits: [{ name: a, key: [], quota: { limit: 5 } }]", ["`quota` is not built yet", ":1:30"]),
     ] {
