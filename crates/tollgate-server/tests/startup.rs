@@ -160,10 +160,10 @@ limits:
     let shown = String::from_utf8(output.stdout).unwrap();
     for (limit, lease) in [
         ("LIMIT", "LEASE"),
-        ("bucket", "excess per process 500, at most 500"),
-        ("window", "no excess"),
+        ("bucket", "yes; excess 500 per process, 500 for all"),
+        ("window", "yes; no excess"),
         ("small", "exact (burst 10 is below 16)"),
-        ("log", "exact (sliding_log)"),
+        ("log", "exact (sliding_log cannot be leased)"),
         ("chosen", "exact (mode: exact)"),
     ] {
         let line = shown.lines().find(|line| line.starts_with(limit)).unwrap_or_default();

@@ -40,12 +40,19 @@ impl Demand {
         self.units = self.units.saturating_add(cost);
         self.arrivals += 1;
         if self.arrivals >= MOST_ARRIVALS || now.since(since).get() >= SPAN {
-            *self = Self { average: self.per_second(now), since: Some(now), ..Self::NONE };
+            *self = Self { average: self.average_at(now), since: Some(now), ..Self::NONE };
         }
     }
 
-    /// Units per second.
+    /// Units per second. None are asked for once no request has come for a while: whoever asked before may have gone.
     pub(crate) fn per_second(&self, now: Timestamp) -> u64 {
+        // A request that comes after `SPAN` begins the count again, so that none has come for as long.
+        let is_silent = self.since.is_some_and(|since| now.since(since).get() >= 2 * SPAN);
+        if is_silent { 0 } else { self.average_at(now) }
+    }
+
+    /// The average, which a request that comes now continues.
+    fn average_at(&self, now: Timestamp) -> u64 {
         let Some(since) = self.since else { return 0 };
         let elapsed = now.since(since).get();
         let rate = u128::from(self.units) * 1_000_000_000 / u128::from(elapsed.max(SHORTEST));

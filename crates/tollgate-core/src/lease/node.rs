@@ -237,6 +237,7 @@ impl Lease {
 
     /// What to send to the store now, if anything. It counts as sent.
     pub fn next_step(&mut self, now: Timestamp) -> Option<Step> {
+        self.drop_ended(now);
         if let Some(step) = self.give_back(now) {
             return Some(step);
         }
@@ -393,7 +394,7 @@ impl Lease {
     }
 
     /// Forgets grants whose life has ended, except if they can still be returned.
-    fn drop_ended(&mut self, now: Timestamp) {
+    pub fn drop_ended(&mut self, now: Timestamp) {
         let lapsed = &mut self.lapsed;
         self.held.retain(|grant| {
             let stays = now < grant.until || grant.give_back_at.is_some();

@@ -248,7 +248,7 @@ impl<'s> Outage<'s> {
     /// Decides in the table of this process. For a limit with `on_error: allow` or `deny`, the table gets a peek that always
     /// passes or is always denied, so that groups work as usual. Limits of which grants are left are decided by these.
     fn decide(&self, plan: &Plan<'_>, leased: Option<(&LeasedPlan, &Leases)>) -> Decided {
-        let mut held = leased.map(|(leased, leases)| leased.take_held(plan, leases, self.now));
+        let mut held = leased.map(|(leased, leases)| leased.take_held(plan, leases));
         let is_held = |held: &Option<HeldUnits<'_>>, place| held.as_ref().and_then(|held| held.each[place]);
         let on_error = |(place, ask)| match is_held(&held, place) {
             Some(_) => OnError::Allow,

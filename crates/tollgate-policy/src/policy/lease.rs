@@ -25,13 +25,13 @@ impl fmt::Display for WhyExact {
         let time = |span: &Nanos| duration_text((*span).into());
         match self {
             Self::Mode => f.write_str("mode: exact"),
-            Self::Rule(NoLease::Algorithm(kind)) => write!(f, "{kind}"),
-            Self::Rule(NoLease::MaxWait) => f.write_str("max_wait"),
+            Self::Rule(NoLease::Algorithm(kind)) => write!(f, "{kind} cannot be leased"),
+            Self::Rule(NoLease::MaxWait) => f.write_str("max_wait cannot be leased"),
             Self::Rule(NoLease::Burst { found, least }) => write!(f, "burst {found} is below {least}"),
             Self::Rule(NoLease::Window { found, least }) => {
                 write!(f, "window {} is shorter than {}, 5 x sync", time(found), time(least))
             }
-            Self::Rule(NoLease::CountsDenied) => f.write_str("count_denied"),
+            Self::Rule(NoLease::CountsDenied) => f.write_str("count_denied cannot be leased"),
             Self::Store(why) => f.write_str(why),
         }
     }

@@ -218,8 +218,11 @@ impl Redis {
             let fault = Fault::new(section.span.clone(), "both `cluster` and `sentinel`");
             reader.fault(fault.help("servers are a cluster or have Sentinels, not both"));
         }
-        let is_lease = section.word(reader, "mode") == Some(1);
-        if let Some(node) = section.get("lease").filter(|_| !is_lease) {
+        let mode = section.word(reader, "mode");
+        let is_lease = mode == Some(1);
+        // A mode that cannot be read is a fault already.
+        let is_exact = mode == Some(0) || section.get("mode").is_none();
+        if let Some(node) = section.get("lease").filter(|_| is_exact) {
             let fault = Fault::new(node.span.clone(), "`lease` without `mode: lease`");
             reader.fault(fault.help("write `mode: lease`, or leave `lease` out"));
         }

@@ -170,8 +170,8 @@ fn rows(policy: &Policy) -> Vec<Vec<String>> {
 fn lease(policy: &Policy, limit: &Limit, rule: &Rule) -> Option<String> {
     Some(match policy.lease_terms(limit, rule, tollgate_redis::require_lease)? {
         Ok(terms) => match (terms.most_excess(1), terms.most_excess(u64::MAX)) {
-            (0, 0) => "no excess".to_owned(),
-            (per_process, at_most) => format!("excess per process {per_process}, at most {at_most}"),
+            (0, 0) => "yes; no excess".to_owned(),
+            (one, all) => format!("yes; excess {one} per process, {all} for all"),
         },
         Err(why) => format!("exact ({why})"),
     })

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tollgate_policy::{Engine, LeaseStats};
 
-/// The leases of each limit that was leased, looked up when somebody asks.
+/// The leases of each limit that was leased, read on each scrape.
 #[derive(Debug)]
 pub(super) struct LeaseSeries(pub(super) Arc<Engine>);
 
@@ -25,18 +25,18 @@ const COUNTERS: [(&str, &str, Read); 5] = [
     ),
     ("lease_units_returned", "Granted units that this process returned to the store", |stats| stats.returned),
     (
-        "lease_presented",
+        "lease_marks_presented",
         "Draws that showed a new primary of the store what an earlier one had charged",
         |stats| stats.presented,
     ),
 ];
 
 const GAUGES: [(&str, &str, Read); 3] = [
-    ("lease_keys", "Keys of which this process draws grants", |stats| stats.keys),
+    ("lease_keys", "Keys with a lease in this process", |stats| stats.keys),
     ("lease_units_held", "Granted units that this process holds", |stats| stats.held),
     (
         "lease_most_excess",
-        "The most units by which all processes together can exceed a limit in any span of time; in total they never do",
+        "Upper bound of the excess over the limit in any span of time, for all processes",
         |stats| stats.most_excess,
     ),
 ];

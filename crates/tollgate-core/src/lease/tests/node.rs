@@ -398,3 +398,29 @@ fn a_lease_with_demand_draws_at_its_first_request() {
     assert_eq!(draw.cost, 1);
     assert!((4800..=5000).contains(&draw.demand), "{}", draw.demand);
 }
+
+#[test]
+fn a_key_that_nobody_asks_for_is_drawn_no_more() {
+    let (_, mut lease) = lease();
+    for n in 0..10 {
+        let _ = lease.take(500, at(n * MS));
+    }
+    let (id, _) = next_draw(&mut lease, 10 * MS);
+    lease.unsent(id);
+    assert!(matches!(lease.clone().next_step(at(900 * MS)), Some(Step::Draw { .. })));
+    let mut silent = lease.clone();
+    assert_eq!(silent.next_step(at(2 * S)), None);
+    assert!(silent.is_idle(at(2 * S)));
+    // The next request still knows how much was asked for.
+    assert_eq!(lease.take(500, at(2 * S)), Take::Wait);
+}
+
+#[test]
+fn grants_end_without_a_request() {
+    let (_, mut lease) = lease();
+    busy(&mut lease, 0);
+    let (id, _) = next_draw(&mut lease, 0);
+    assert!(lease.granted(id, &granted(50, 0), at(0), at(MS)));
+    let _ = lease.next_step(at(600 * MS));
+    assert_eq!((lease.units(), lease.take_lapsed()), (0, 50));
+}

@@ -59,13 +59,9 @@ impl LeasedPlan {
     }
 
     /// Takes what grants have left while the store gives no answer.
-    pub(in crate::engine) fn take_held<'l>(
-        &self,
-        plan: &Plan<'_>,
-        leases: &'l Leases,
-        now: Timestamp,
-    ) -> HeldUnits<'l> {
-        self.asks.take_held(plan, leases, now)
+    pub(in crate::engine) fn take_held<'l>(&self, plan: &Plan<'_>, leases: &'l Leases) -> HeldUnits<'l> {
+        // The request may have waited since it came, and grants have ended.
+        self.asks.take_held(plan, leases, leases.clock.now())
     }
 
     /// Notes what the share of this process let pass meanwhile, by places in the plan.

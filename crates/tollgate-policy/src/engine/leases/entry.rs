@@ -198,8 +198,9 @@ impl Entry {
             Err(unavailable) if !unavailable.out_for.is_zero() => self.lease.unsent(id),
             Err(_) => self.lease.lost(id),
         }
-        self.count_lapsed();
-        self.wait.take()
+        self.count_lapsed(now);
+        // The answer to a draw that was given up wakes nobody who waits for the next.
+        if self.lease.has_draw_in_flight() { None } else { self.wait.take() }
     }
 
     /// What requests that find no units wait for: the answer to the draw in flight. None if no draw is in flight.
@@ -212,12 +213,12 @@ impl Entry {
 
     /// Ends the entry: nothing is spent any more. Returns the requests that wait for a draw.
     pub(super) fn end(mut self) -> Option<Arc<DrawWait>> {
-        self.counts.add_lapsed(self.lease.units());
-        self.count_lapsed();
+        self.counts.add_lapsed(self.lease.units() + self.lease.take_lapsed());
         self.wait.take()
     }
 
-    pub(super) fn count_lapsed(&mut self) {
+    pub(super) fn count_lapsed(&mut self, now: Timestamp) {
+        self.lease.drop_ended(now);
         match self.lease.take_lapsed() {
             0 => {}
             units => self.counts.add_lapsed(units),

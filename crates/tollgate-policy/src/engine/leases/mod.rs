@@ -152,8 +152,9 @@ impl Leases {
 
     /// What became of the units of each limit that was leased.
     pub(super) fn stats(&self) -> Vec<LeaseStats> {
+        let now = self.clock.now();
         for shard in &self.shards {
-            shard.lock().entries.values_mut().for_each(|entry| entry.count_lapsed());
+            shard.lock().entries.values_mut().for_each(|entry| entry.count_lapsed(now));
         }
         let counts = self.counts.lock().clone();
         let mut stats: Vec<(Arc<LeaseCounts>, LeaseStats)> =

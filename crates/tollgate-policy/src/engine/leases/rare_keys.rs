@@ -1,6 +1,6 @@
 //! Keys that are asked too rarely for a lease.
 //!
-//! A lease takes half a kilobyte, and most keys never need one. So their requests are counted in 16 bytes first. A key whose count
+//! A lease takes about 700 bytes, and most keys never need one. So their requests are counted in 16 bytes first. A key whose count
 //! is overwritten by another is decided exactly for longer, and nothing else.
 
 use tollgate::{Nanos, Timestamp};

@@ -262,7 +262,8 @@ impl Attempt<'_, '_> {
             let retry = if ask.cost > full.capacity() { Retry::Never } else { Retry::Unknown };
             let status = Status { remaining: capacity, ..Status::default() };
             let decision = Decision { outcome: Outcome::Deny { retry }, status };
-            return Ok(Said::Denied(LimitDecision { decision, key_state: KeyState::Unknown }));
+            let key_state = KeyState::Stored { more_after: None };
+            return Ok(Said::Denied(LimitDecision { decision, key_state }));
         }
         let key = || LeasedKey::new(&self.plan.store_ask(self.engine, planned));
         let Some(entry) = self.entry(ask, &terms, leases, shard, key) else {
@@ -284,6 +285,9 @@ impl Attempt<'_, '_> {
             }
             Take::Denied(wait) => Said::Denied(entry.decision(denied_for(wait), self.now)),
             Take::Wait if self.patience == Patience::Last => {
+                Said::Denied(entry.decision(denied_for(terms.sync()), self.now))
+            }
+            Take::Exact if self.is_apart && self.patience == Patience::Last => {
                 Said::Denied(entry.decision(denied_for(terms.sync()), self.now))
             }
             Take::Exact if self.is_apart => {

@@ -102,7 +102,7 @@ impl Leases {
         let mut shard = self.shard(hash).lock();
         let entry = shard.entries.get_mut(&hash).filter(|entry| entry.serial == serial)?;
         let next = self.errand_of(entry, hash, now);
-        entry.count_lapsed();
+        entry.count_lapsed(now);
         if next.is_none() && entry.lease.is_idle(now) {
             let wait = self.remove(&mut shard, hash).and_then(|entry| entry.end());
             debug_assert!(wait.is_none(), "an idle lease waits for no draw");
