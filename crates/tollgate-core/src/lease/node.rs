@@ -322,7 +322,9 @@ impl Lease {
         let margin = Nanos::new(2 * self.round_trip.get());
         let give_back_at = (!start.is_zero() || id.is_single)
             .then(|| Timestamp::from_nanos(life_ends.as_nanos().saturating_sub(margin.get())));
-        let from = now.after(start);
+        // Requests that have read the clock before the answer came may spend it, too.
+        let received = if start.is_zero() { Timestamp::from_nanos(0) } else { now };
+        let from = received.after(start);
         self.held.push(HeldGrant {
             id: GrantId(id.number),
             units,

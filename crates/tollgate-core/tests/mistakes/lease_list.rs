@@ -29,7 +29,7 @@ pub(crate) const LEASE_MISTAKES: &[Mistake] = &[
     Mistake {
         what: "counting the start of a grant from when its draw was sent",
         file: NODE,
-        right: "let from = now.after(start);",
+        right: "let from = received.after(start);",
         wrong: "let from = id.sent.after(start);",
         caught_by: "lease_model::late_draws_are_spent_from_their_start_on",
     },

@@ -79,6 +79,15 @@ fn units_too_few_for_a_grant_are_drawn_for_requests_alone() {
 }
 
 #[test]
+fn a_request_that_came_before_the_answer_spends_units_that_come_at_once() {
+    let (_, mut lease) = lease();
+    busy(&mut lease, 0);
+    let (id, _) = next_draw(&mut lease, 0);
+    assert!(lease.granted(id, &granted(50, 0), at(0), at(2 * MS)));
+    assert!(matches!(lease.take(1, at(2 * MS - 1)), Take::Taken(_)));
+}
+
+#[test]
 fn an_answer_counts_once_and_not_after_its_life() {
     let (_, mut lease) = lease();
     busy(&mut lease, 0);
