@@ -87,7 +87,7 @@ impl GrantId {
     }
 }
 
-/// What [`Lease::take`] says of a request.
+/// The result of [`Lease::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not go ahead"]
 pub enum Take {
@@ -117,7 +117,7 @@ pub enum Step {
         id: GrantId,
         /// How many.
         units: u64,
-        /// When they were charged, by the clock of the store. If the grant was dated, this is its date.
+        /// When they were charged, by the clock of the store. For a dated grant, this is its date.
         charged: Timestamp,
     },
 }
@@ -340,7 +340,7 @@ impl Lease {
 
     /// Says that no answer to a draw came in time. The store may have charged it or not. Requests that wait should ask again.
     ///
-    /// The answer still counts if it comes while the grant lives. Until then the draw keeps the place of a grant, so that the node
+    /// The answer still counts if it comes while the grant lives. Until then the draw counts as a held grant, so that the node
     /// holds no more than [`Terms::most_held`].
     pub fn lost(&mut self, id: DrawId) {
         if self.in_flight == Some(id) && (id.cost > 0 || !id.is_single) {
@@ -385,7 +385,7 @@ impl Lease {
         self.owed = self.owed.saturating_add(units);
     }
 
-    /// Whether the store has not been seen to charge all of that yet.
+    /// Whether units that [`owe`](Self::owe) noted are still to be charged.
     pub const fn owes(&self) -> bool {
         self.owed > 0
     }

@@ -50,7 +50,7 @@ impl Ledger {
         self.peak = (self.peak - i16::from(halves)).max(0);
     }
 
-    /// The store has forgotten a grant, of which so many units were spent.
+    /// The store has forgotten a grant. The field is the number of units that were spent of it.
     pub(super) fn forget(&mut self, units: u8) {
         self.forgotten += i16::from(units) * HALVES_PER_UNIT;
     }

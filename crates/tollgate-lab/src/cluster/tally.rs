@@ -212,7 +212,7 @@ impl WaitCounts {
         }
     }
 
-    /// So many of 100 waited no longer.
+    /// The wait that this many of 100 requests did not exceed.
     fn quantile(&self, of_hundred: u64) -> u64 {
         let rank = (u128::from(self.waited) * u128::from(of_hundred)).div_ceil(100);
         let mut sum = 0;

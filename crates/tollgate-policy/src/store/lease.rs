@@ -78,7 +78,7 @@ impl LeasedKey {
         }
     }
 
-    /// An ask that charges the key, as if it alone decided.
+    /// An ask that charges the key, as the only ask of a request.
     pub fn ask(&self, cost: u64) -> Ask<'_> {
         Ask {
             limit: (&*self.limit).into(),
@@ -126,10 +126,10 @@ pub struct ReturnCall {
     pub grant: u64,
     /// How many.
     pub units: u64,
-    /// When they were charged, by the clock of the store. If the grant was dated, this is its date.
+    /// When they were charged, by the clock of the store. For a dated grant, this is its date.
     pub charged: Timestamp,
     /// How long after that the return counts.
     pub life: Nanos,
-    /// The primary that they were drawn from. No other takes them.
+    /// The primary that they were drawn from. Others reject the return.
     pub primary: PrimaryId,
 }

@@ -180,7 +180,7 @@ async fn a_reload_to_a_tenth_of_the_rate_leaves_one_life_of_the_old_one_at_most(
     sleep(Duration::from_secs(2)).await;
     let end = Instant::now();
     let log = load.stop().await.between(reloaded, end);
-    // The bucket was used up, but for what is kept for exact checks, and stays so.
+    // The bucket was used up, except for the units that are kept for exact checks, and stays so.
     let passed = log.admitted();
     log.report(
         "reload to a tenth of the rate, leases",

@@ -68,9 +68,9 @@ enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
     Never,
-    /// After so many polls.
+    /// After this number of polls.
     After(u64),
-    /// When it should poll again after so many polls: the answer may be there, and nobody looks at it.
+    /// When it should poll again after this number of polls. The answer may have come, but the caller never reads it.
     Before(u64),
 }
 

@@ -205,7 +205,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "quiet",
             "40 quiet nodes at 2/s beside 4 at 20 x",
             bucket(1000, 1000),
-            vec![vec![10_000.0; 1], vec![10_000.0; 1], vec![2.0; 40]],
+            vec![vec![5000.0; 2], vec![5000.0; 2], vec![2.0; 40]],
             Wanted { quiet_percent: Some(97.0), ..Wanted::default() },
             "99.9 %",
         ),

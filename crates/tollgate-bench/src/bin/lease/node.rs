@@ -17,7 +17,7 @@ use crate::measure::{rss_kib, unix_micros};
 /// How long the admitted requests of a bucket of time are.
 pub(crate) const BUCKET_MICROS: u64 = 10_000;
 
-/// What a process is told, as the arguments of its program.
+/// The arguments of a node process.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) policy: String, // a file
