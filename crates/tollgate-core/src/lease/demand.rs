@@ -26,7 +26,7 @@ pub(crate) struct Demand {
 impl Demand {
     pub(crate) const NONE: Self = Self { average: 0, units: 0, arrivals: 0, since: None };
 
-    /// So many units per second until now.
+    /// A demand of this many units per second until now.
     pub(crate) const fn of(per_second: u64, now: Timestamp) -> Self {
         Self { average: per_second, since: Some(now), ..Self::NONE }
     }
@@ -44,9 +44,9 @@ impl Demand {
         }
     }
 
-    /// Units per second. None are asked for once no request has come for a while: whoever asked before may have gone.
+    /// Units per second. Zero once no request has come for half a second or more.
     pub(crate) fn per_second(&self, now: Timestamp) -> u64 {
-        // A request that comes after `SPAN` begins the count again, so that none has come for as long.
+        // A request that came after `SPAN` would have begun the count again.
         let is_silent = self.since.is_some_and(|since| now.since(since).get() >= 2 * SPAN);
         if is_silent { 0 } else { self.average_at(now) }
     }

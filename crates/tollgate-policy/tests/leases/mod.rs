@@ -65,13 +65,17 @@ impl Node {
 
     /// Begins a request. A request that is decided at once has an answer.
     fn begin(&self, path: &'static str) -> Result<Got, Waiting> {
+        self.begin_at_cost(path, None)
+    }
+
+    fn begin_at_cost(&self, path: &'static str, cost: Option<u64>) -> Result<Got, Waiting> {
         let engine = Arc::clone(&self.engine);
         let now = self.clock.now();
         let attributes: &'static [(&str, &str)] =
             Box::leak(Box::new([("path", path), ("user", "u"), ("tenant", "t")]));
         let mut waiting: Waiting = Box::pin(async move {
             let policy = engine.policy();
-            let answer = policy.check(&Request { attributes, cost: None }, now);
+            let answer = policy.check(&Request { attributes, cost }, now);
             let is_now = matches!(answer, Answer::Now(_));
             let verdict = answer.wait().await.unwrap();
             (got(&verdict), is_now)
@@ -115,6 +119,13 @@ impl Node {
             }
         }
         panic!("{path} is not decided by grants");
+    }
+
+    fn reset(&self, limit: &str, key: (&str, &str)) {
+        let (policy, key) = (self.engine.policy(), [key]);
+        let mut reset = Box::pin(policy.reset(limit, &key).wait());
+        let answer = reset.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(answer, Poll::Ready(Ok(Some(true)))));
     }
 
     fn held(&self, limit: &str) -> u64 {
@@ -393,6 +404,23 @@ fn single_costs_go_back_if_another_server_denies() {
     }
     let returned: u64 = node.store.returns.lock().iter().map(|call| call.units).sum();
     assert_eq!((returned, node.held("user"), node.held("tenant")), (2, 0, 0));
+}
+
+#[test]
+fn a_key_that_was_busy_for_a_moment_is_not_drawn_for_when_it_is_idle() {
+    let node = Node::new(USER);
+    for _ in 0..60 {
+        node.check("/a");
+    }
+    for _ in 0..20 {
+        node.advance(Nanos::new(100 * MS.get()));
+    }
+    let draws = node.store.draws.lock().len();
+    assert_eq!(node.engine.lease_stats()[0].keys, 0);
+    for _ in 0..20 {
+        node.advance(Nanos::new(100 * MS.get()));
+    }
+    assert_eq!(node.store.draws.lock().len(), draws);
 }
 
 /// A decision that begins a draw allocates for the call. All others need nothing.
