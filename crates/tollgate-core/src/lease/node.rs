@@ -176,7 +176,9 @@ impl Lease {
     /// Whether nothing would be lost with it: it holds nothing, waits for nothing, owes nothing, and requests are rare.
     pub fn is_idle(&self, now: Timestamp) -> bool {
         let is_held = |grant: &HeldGrant| grant.units > 0 && now < grant.until;
-        self.in_flight.is_none() && self.owed == 0 && self.is_rare(now) && !self.held.iter().any(is_held)
+        // A closed lease has no more draws that could charge what it owes.
+        let owes = self.owed > 0 && !self.is_closed;
+        self.in_flight.is_none() && !owes && self.is_rare(now) && !self.held.iter().any(is_held)
     }
 
     /// When units have to be returned, if requests do not spend them. [`next_step`](Self::next_step) then returns them.
@@ -228,8 +230,10 @@ impl Lease {
     /// Puts units back into the grant they were taken from. Returns how many: none if the grant is gone, and fewer if the node
     /// would hold more than it may.
     pub fn put_back(&mut self, id: GrantId, cost: u64) -> u64 {
-        let room = self.terms.most_held().saturating_sub(self.units());
+        let (units, most_held) = (self.units(), self.terms.most_held());
         let Some(grant) = self.held.iter_mut().find(|grant| grant.id == id) else { return 0 };
+        // A grant for a high cost may be larger than that.
+        let room = most_held.max(grant.most).saturating_sub(units);
         let given = cost.min(grant.most - grant.units).min(room);
         grant.units += given;
         given

@@ -423,6 +423,35 @@ fn a_key_that_was_busy_for_a_moment_is_not_drawn_for_when_it_is_idle() {
     assert_eq!(node.store.draws.lock().len(), draws);
 }
 
+#[test]
+fn closed_leases_that_owe_units_are_forgotten() {
+    let node = Node::with(policy_of("mode: lease, on_error: local", USER));
+    node.warm("/a");
+    node.store.set_down(true);
+    while node.check("/a").source == Source::Lease {}
+    node.advance(Nanos::new(500 * MS.get()));
+    assert!(node.check("/a").is_allowed);
+    drop(node.engine.return_leases());
+    node.store.set_down(false);
+    for _ in 0..20 {
+        node.advance(Nanos::new(100 * MS.get()));
+    }
+    assert_eq!(node.engine.lease_stats()[0].keys, 0);
+}
+
+#[test]
+fn a_denied_request_of_a_high_cost_loses_no_units() {
+    let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
+    node.warm("/both");
+    node.advance(Nanos::new(400 * MS.get()));
+    for n in 0..3 {
+        let got = node.begin_at_cost("/three", Some(600)).unwrap_or_else(|waiting| node.finish(waiting));
+        assert!(!got.is_allowed);
+        let held = ["user", "tenant"].map(|limit| node.held(limit));
+        assert!(held.iter().all(|held| *held >= 600), "{held:?} after {n}");
+    }
+}
+
 /// A decision that begins a draw allocates for the call. All others need nothing.
 #[test]
 fn decisions_by_grants_need_no_allocation() {
