@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tollgate::{Clock, Nanos};
 use tollgate_core::State;
-use tollgate_policy::{Answer, Engine, Policy, Request, Source, Verdict};
+use tollgate_policy::{Answer, Engine, LeaseStats, Policy, Request, Source, Verdict};
 use tollgate_testkit::Counting;
 
 use self::store::{DEADLINE, GrantStore};
@@ -437,6 +437,29 @@ fn closed_leases_that_owe_units_are_forgotten() {
         node.advance(Nanos::new(100 * MS.get()));
     }
     assert_eq!(node.engine.lease_stats()[0].keys, 0);
+}
+
+#[test]
+fn units_of_an_answer_to_a_draw_of_old_numbers_or_of_an_old_primary_have_lapsed() {
+    for is_primary in [false, true] {
+        let node = Node::new(USER);
+        node.warm("/a");
+        node.store.set_slow(true);
+        while node.begin("/a").is_ok() {}
+        if is_primary {
+            node.store.set_down(false); // other connections
+        } else {
+            node.engine.reload(policy(&USER.replace("burst: 1000", "burst: 900"))).unwrap();
+        }
+        let _ = node.begin("/a");
+        let before = node.engine.lease_stats()[0].clone();
+        node.store.set_slow(false);
+        node.store.run();
+        let after = node.engine.lease_stats()[0].clone();
+        let spent = |stats: &LeaseStats| stats.drawn - stats.held - stats.lapsed - stats.returned;
+        assert!(after.drawn > before.drawn);
+        assert_eq!(spent(&after), spent(&before), "{after:?}");
+    }
 }
 
 #[test]

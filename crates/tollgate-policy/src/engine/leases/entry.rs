@@ -189,9 +189,17 @@ impl Entry {
     ) -> Option<Arc<DrawWait>> {
         match answer {
             Ok(drawn) => {
-                self.counts.add_drawn(drawn.grant.units);
-                if self.lease.granted(id, &drawn.grant, drawn.charged, now) || drawn.grant.units == 0 {
+                let units = drawn.grant.units;
+                self.counts.add_drawn(units);
+                self.count_lapsed();
+                let is_added = self.lease.granted(id, &drawn.grant, drawn.charged, now);
+                if is_added || units == 0 {
                     (self.stored, self.answered) = (drawn.grant.status, now);
+                }
+                // A draw has one answer here. The lease takes one to a draw that it no longer knows for a second answer.
+                if !is_added {
+                    let _ = self.lease.take_lapsed();
+                    self.counts.add_lapsed(units);
                 }
             }
             // A store that has been away for some time was not asked.
