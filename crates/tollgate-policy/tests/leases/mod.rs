@@ -463,6 +463,22 @@ fn units_of_an_answer_to_a_draw_of_old_numbers_or_of_an_old_primary_have_lapsed(
 }
 
 #[test]
+fn units_that_are_put_back_after_a_reset_are_counted_as_lapsed() {
+    let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
+    node.warm("/both");
+    let spent = || {
+        let stats = node.engine.lease_stats();
+        let user = stats.iter().find(|stats| stats.limit == "user").unwrap();
+        user.drawn - user.held - user.lapsed - user.returned
+    };
+    let before = spent();
+    let waiting = node.begin("/three").expect_err("the store has to be asked");
+    node.reset("user", ("user", "u"));
+    drop(waiting);
+    assert_eq!(spent(), before);
+}
+
+#[test]
 fn a_denied_request_of_a_high_cost_loses_no_units() {
     let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
     node.warm("/both");
@@ -473,6 +489,35 @@ fn a_denied_request_of_a_high_cost_loses_no_units() {
         let held = ["user", "tenant"].map(|limit| node.held(limit));
         assert!(held.iter().all(|held| *held >= 600), "{held:?} after {n}");
     }
+}
+
+#[test]
+fn requests_of_two_tiers_that_wait_for_one_key_on_another_server_do_not_fall_back() {
+    let user = USER.replace("} }", "}, tiers: { pro: { burst: 900 } } }");
+    let text = format!(
+        "store: {{ redis: {{ url: 'redis://127.0.0.1:1', cluster: true, mode: lease, on_error: allow }} }}\n\
+         tiers: {{ free: {{}}, pro: {{}} }}\ndefault_tier: free\nlimits:\n{user}{TENANT}"
+    );
+    let node = Node::with(Policy::read(Path::new("tollgate.yaml"), &text).unwrap());
+    let free = node.begin("/both").expect_err("it draws");
+    node.engine.set_tier("t", "pro").unwrap();
+    let mut waiting = vec![free, node.begin("/both").expect_err("it draws")];
+    let mut context = Context::from_waker(Waker::noop());
+    let mut done = Vec::new();
+    for round in 0..20 {
+        node.store.run();
+        if round == 10 {
+            node.advance(Nanos::saturating_from(DEADLINE));
+        }
+        waiting.retain_mut(|one| match one.as_mut().poll(&mut context) {
+            Poll::Ready((got, _)) => {
+                done.push(got.source);
+                false
+            }
+            Poll::Pending => true,
+        });
+    }
+    assert_eq!(done, [Source::Lease; 2]);
 }
 
 /// A decision that begins a draw allocates for the call. All others need nothing.

@@ -11,6 +11,7 @@ use tollgate::adaptive::Pace;
 use tollgate::lease::{GrantId, Take, Terms};
 use tollgate::{Action, Decision, Group, Outcome, Retry, Rule, Status, Timestamp};
 
+use super::counts::LeaseCounts;
 use super::draw_wait::DrawWait;
 use super::entry::{Entry, denied_for};
 use super::tasks::EntryErrand;
@@ -62,7 +63,7 @@ pub(in crate::engine) struct PartlyTaken<'l> {
 /// Units that go back into their grants if they are dropped.
 pub(super) struct TakenUnits<'l> {
     leases: &'l Leases,
-    each: SmallVec<[TakenUnit; USUAL_ASKS]>,
+    each: SmallVec<[(TakenUnit, Arc<LeaseCounts>); USUAL_ASKS]>,
 }
 
 #[derive(Clone, Copy)]
@@ -77,24 +78,25 @@ struct TakenUnit {
 impl TakenUnits<'_> {
     /// Spends the units if the request passes. Otherwise only those of limits that decide by themselves.
     fn settle(&mut self, passes: bool) {
-        self.each.retain(|unit| unit.is_all && !passes);
+        self.each.retain(|(unit, _)| unit.is_all && !passes);
     }
 }
 
 impl Drop for TakenUnits<'_> {
     fn drop(&mut self) {
-        for unit in &self.each {
-            self.leases.shard(unit.hash).lock().put_back(unit);
+        for (unit, counts) in &self.each {
+            if !self.leases.shard(unit.hash).lock().put_back(unit) {
+                counts.add_lapsed(unit.cost);
+            }
         }
     }
 }
 
 impl Shard {
-    fn put_back(&mut self, unit: &TakenUnit) {
+    /// Puts units back into their grant. Returns false if the entry is gone.
+    fn put_back(&mut self, unit: &TakenUnit) -> bool {
         let entry = self.entries.get_mut(&unit.hash).filter(|entry| entry.serial == unit.serial);
-        if let Some(entry) = entry {
-            entry.put_back(unit.grant, unit.cost);
-        }
+        entry.map(|entry| entry.put_back(unit.grant, unit.cost)).is_some()
     }
 }
 
@@ -235,12 +237,10 @@ impl Attempt<'_, '_> {
         if stored.is_empty() {
             return Taken::All(each);
         }
-        Taken::Some(Box::new(PartlyTaken {
-            each,
-            stored,
-            is_denied,
-            units: TakenUnits { leases, each: units },
-        }))
+        let with_counts =
+            |unit: TakenUnit| (unit, Arc::clone(shards.of(unit.hash).entries[&unit.hash].counts()));
+        let units = TakenUnits { leases, each: units.into_iter().map(with_counts).collect() };
+        Taken::Some(Box::new(PartlyTaken { each, stored, is_denied, units }))
     }
 
     /// Asks one lease, and finds what has to be sent to the store then.
@@ -277,14 +277,16 @@ impl Attempt<'_, '_> {
         while let Some(errand) = leases.errand_of(entry, ask.hash, self.now) {
             errands.push(errand);
         }
-        Ok(match take? {
+        let take = take?;
+        let is_open = take == Take::Wait || (take == Take::Exact && self.is_apart);
+        Ok(match take {
             Take::Taken(grant) => {
                 let LeasedAsk { hash, cost, is_all, .. } = *ask;
                 let unit = TakenUnit { hash, serial: entry.serial, grant, cost, is_all };
                 Said::Taken(unit, entry.decision(Outcome::ALLOW, self.now))
             }
             Take::Denied(wait) => Said::Denied(entry.decision(denied_for(wait), self.now)),
-            Take::Wait if self.patience == Patience::Last => {
+            Take::Wait | Take::Exact if is_open && self.patience == Patience::Last => {
                 Said::Denied(entry.decision(denied_for(terms.sync()), self.now))
             }
             Take::Exact if self.is_apart && self.patience == Patience::Last => {
@@ -373,7 +375,8 @@ impl LeasedAsks {
             let Some(entry) = shard.entries.get_mut(&ask.hash) else { continue };
             if let Some(grant) = entry.take_held(ask.cost, now) {
                 let LeasedAsk { hash, cost, is_all, .. } = *ask;
-                units.each.push(TakenUnit { hash, serial: entry.serial, grant, cost, is_all });
+                let unit = TakenUnit { hash, serial: entry.serial, grant, cost, is_all };
+                units.each.push((unit, Arc::clone(entry.counts())));
                 each[usize::from(ask.place)] = Some(entry.decision(Outcome::ALLOW, now));
             }
         }
@@ -414,6 +417,6 @@ impl<'l> LockedShards<'l> {
     }
 
     fn put_back(&mut self, unit: &TakenUnit) {
-        self.of(unit.hash).put_back(unit);
+        let _ = self.of(unit.hash).put_back(unit);
     }
 }
