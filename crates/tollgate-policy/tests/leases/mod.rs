@@ -479,6 +479,24 @@ fn units_that_are_put_back_after_a_reset_are_counted_as_lapsed() {
 }
 
 #[test]
+fn a_key_that_is_forgotten_after_a_change_of_the_primary_wakes_those_that_wait() {
+    let node = Node::new(USER);
+    node.warm("/a");
+    node.store.set_slow(true);
+    while node.begin("/a").is_ok() {}
+    let mut waiting = node.begin("/a").expect_err("nothing is left");
+    // The grant has ended when the connections change, and requests have become rare.
+    node.clock.advance(Nanos::new(3000 * MS.get()));
+    node.store.set_down(false);
+    node.store.run();
+    assert_eq!(node.engine.lease_stats()[0].keys, 0);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending(), "the store is asked");
+    let answer = waiting.as_mut().poll(&mut context);
+    assert!(matches!(answer, Poll::Ready((Got { is_allowed: true, source: Source::Store }, _))));
+}
+
+#[test]
 fn a_denied_request_of_a_high_cost_loses_no_units() {
     let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
     node.warm("/both");

@@ -99,16 +99,21 @@ impl Leases {
     /// Removes an entry if nobody needs it. Otherwise returns what is due.
     fn look_at(&self, hash: u64, serial: u64) -> Option<EntryErrand> {
         let now = self.clock.now();
-        let mut shard = self.shard(hash).lock();
-        let entry = shard.entries.get_mut(&hash).filter(|entry| entry.serial == serial)?;
-        let next = self.errand_of(entry, hash, now);
-        entry.count_lapsed(now);
-        if next.is_none() && entry.lease.is_idle(now) {
-            let wait = self.remove(&mut shard, hash).and_then(|entry| entry.end());
-            debug_assert!(wait.is_none(), "an idle lease waits for no draw");
-            return None;
+        let wait = {
+            let mut shard = self.shard(hash).lock();
+            let entry = shard.entries.get_mut(&hash).filter(|entry| entry.serial == serial)?;
+            let next = self.errand_of(entry, hash, now);
+            entry.count_lapsed(now);
+            if next.is_some() || !entry.lease.is_idle(now) {
+                return next.or_else(|| self.charge_owed(entry, hash, now));
+            }
+            self.remove(&mut shard, hash).and_then(|entry| entry.end())
+        };
+        // Their draw was given up, because the primary or the numbers of the key have changed. They ask again.
+        if let Some(wait) = wait {
+            wait.end(Ok(()));
         }
-        next.or_else(|| self.charge_owed(shard.entries.get_mut(&hash)?, hash, now))
+        None
     }
 }
 
