@@ -102,17 +102,18 @@ impl Engine {
         };
         Answer::Later(Box::pin(async move {
             let (plan, open, then) = *open;
-            let (leased, answer) = match open {
+            let answer = match open {
                 Some(open) => {
                     let (leased, taken) = *open;
-                    let answer = leased.finish(self, shared, leases, &plan, taken).await;
-                    (Some(leased), answer)
+                    leased.finish(self, shared, leases, &plan, taken).await
                 }
-                None => (None, shared.decide(self, &plan).await),
+                None => shared.decide(self, &plan).await,
             };
             match answer {
                 Ok(decided) => Ok(then(Verdict::new(plan, decided, now))),
+                // The tenant may have another tier by now, so other limits may apply.
                 Err(unavailable) => call.plan(|plan| {
+                    let leased = LeasedPlan::of(self, shared, &plan);
                     let outage = Outage::new(shared, &unavailable, now);
                     let decided = outage.decide(&plan, leased.as_ref().map(|leased| (leased, &**leases)));
                     then(Verdict::new(plan, decided, now))

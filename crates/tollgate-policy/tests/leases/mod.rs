@@ -497,6 +497,24 @@ fn a_key_that_is_forgotten_after_a_change_of_the_primary_wakes_those_that_wait()
 }
 
 #[test]
+fn a_tenant_may_get_another_tier_while_its_request_waits() {
+    let pro = TENANT.replace("path: ['/both', '/three']", "tier: pro");
+    let text = format!(
+        "store: {{ redis: {{ url: 'redis://127.0.0.1:1', mode: lease, on_error: deny }} }}\n\
+         tiers: {{ free: {{}}, pro: {{}} }}\ndefault_tier: free\nlimits:\n{pro}{USER}"
+    );
+    let node = Node::with(Policy::read(Path::new("tollgate.yaml"), &text).unwrap());
+    node.engine.set_tier("t", "pro").unwrap();
+    node.warm("/a");
+    node.store.set_slow(true);
+    while node.begin("/a").is_ok() {}
+    let waiting = node.begin("/a").expect_err("nothing is left");
+    node.engine.set_tier("t", "free").unwrap();
+    node.clock.advance(Nanos::saturating_from(DEADLINE));
+    assert_eq!(node.finish(waiting), Got { is_allowed: false, source: Source::Fallback });
+}
+
+#[test]
 fn a_denied_request_of_a_high_cost_loses_no_units() {
     let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
     node.warm("/both");
