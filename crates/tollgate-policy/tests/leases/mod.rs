@@ -515,6 +515,17 @@ fn a_tenant_may_get_another_tier_while_its_request_waits() {
 }
 
 #[test]
+fn shutdown_without_the_store_keeps_nothing() {
+    let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
+    node.warm("/both");
+    let got = node.begin_at_cost("/three", Some(300)).unwrap_or_else(|waiting| node.finish(waiting));
+    assert!(!got.is_allowed && node.held("user") > 300, "it holds two grants");
+    node.store.set_down(true);
+    drop(node.engine.return_leases());
+    assert_eq!((node.held("user"), node.held("tenant")), (0, 0));
+}
+
+#[test]
 fn a_denied_request_of_a_high_cost_loses_no_units() {
     let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
     node.warm("/both");

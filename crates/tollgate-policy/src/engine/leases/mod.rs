@@ -142,8 +142,11 @@ impl Leases {
         for shard in &self.shards {
             for entry in shard.lock().entries.values_mut() {
                 entry.lease.close();
-                while let Some(Errand::Return(call)) = entry.next_errand(&*self.store, false, now) {
-                    returns.push(call);
+                // Without a primary, units lapse, and there is no call.
+                while entry.lease.units() > 0 {
+                    if let Some(Errand::Return(call)) = entry.next_errand(&*self.store, false, now) {
+                        returns.push(call);
+                    }
                 }
             }
         }
