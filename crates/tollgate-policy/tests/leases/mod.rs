@@ -1,5 +1,6 @@
 //! Limits that the engine decides by grants, in virtual time.
 
+mod random;
 mod store;
 
 use std::path::Path;

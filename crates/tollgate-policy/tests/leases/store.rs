@@ -24,7 +24,8 @@ pub(super) struct GrantStore {
     is_down: AtomicBool,
     is_slow: AtomicBool, // draws are not answered
     connections: AtomicU64,
-    pub(super) checks: AtomicU64, // calls of `decide`
+    pub(super) checks: AtomicU64,         // calls of `decide`
+    charged: Mutex<HashMap<String, u64>>, // by these, for each limit
     pub(super) draws: Mutex<Vec<DrawCall>>,
     pub(super) returns: Mutex<Vec<ReturnCall>>,
     this: std::sync::Weak<Self>,
@@ -50,6 +51,7 @@ impl GrantStore {
             is_slow: AtomicBool::new(false),
             connections: AtomicU64::new(1),
             checks: AtomicU64::new(0),
+            charged: Mutex::default(),
             draws: Mutex::default(),
             returns: Mutex::default(),
             this: this.clone(),
@@ -68,6 +70,11 @@ impl GrantStore {
     /// What has been charged.
     pub(super) fn states(&self) -> HashMap<String, State> {
         self.states.lock().clone()
+    }
+
+    /// The units of a limit that were charged for single requests.
+    pub(super) fn charged(&self, limit: &str) -> u64 {
+        self.charged.lock().get(limit).copied().unwrap_or(0)
     }
 
     pub(super) fn state(&self, limit: &str) -> State {
@@ -125,6 +132,7 @@ impl GrantStore {
             let is_charged = passes || ask.group == Group::Independent;
             if ask.action == Action::Charge && decision.is_allowed() && is_charged {
                 ask.rule.spend(states.entry(name(ask)).or_default(), PermitId(0), ask.cost, now);
+                *self.charged.lock().entry(ask.limit.to_string()).or_default() += ask.cost;
             }
         }
         let key_state = KeyState::Stored { more_after: None };
