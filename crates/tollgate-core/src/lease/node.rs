@@ -26,7 +26,7 @@ const MOST_GRANTS: usize = 2;
 /// while lease.take(1, at(500)) == Take::Exact {}
 /// let Some(Step::Draw { id, draw }) = lease.next_step(at(500)) else { panic!("no draw") };
 /// let grant = rule.grant(&mut store, &draw, at(800));
-/// assert!(lease.granted(id, &grant, at(800), at(1000)));
+/// assert!(lease.accept_grant(id, &grant, at(800), at(1000)));
 /// assert!(matches!(lease.take(1, at(1000)), Take::Taken(_)));
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
@@ -104,7 +104,7 @@ pub enum Take {
 /// What a node sends to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// A draw. [`Lease::granted`] takes its answer.
+    /// A draw. [`Lease::accept_grant`] takes its answer.
     Draw {
         /// To be given back with the answer.
         id: DrawId,
@@ -289,7 +289,7 @@ impl Lease {
 
     /// Takes the answer to a draw, which the store charged at `charged` by its own clock. Requests that wait should ask again. Returns
     /// whether units were added. None are added if the answer comes too late or for a second time: then its units are lost.
-    pub fn granted(&mut self, id: DrawId, grant: &Grant, charged: Timestamp, now: Timestamp) -> bool {
+    pub fn accept_grant(&mut self, id: DrawId, grant: &Grant, charged: Timestamp, now: Timestamp) -> bool {
         if id.number <= self.answered || id.primary != self.primary {
             self.lapsed += if id.number > self.answered { grant.units } else { 0 };
             return false;
@@ -346,7 +346,7 @@ impl Lease {
     ///
     /// The answer still counts if it comes while the grant lives. Until then the draw counts as a held grant, so that the node
     /// holds no more than [`Terms::most_held`].
-    pub fn lost(&mut self, id: DrawId) {
+    pub fn give_up_draw(&mut self, id: DrawId) {
         if self.in_flight == Some(id) && (id.cost > 0 || !id.is_single) {
             self.given_up.truncate(MOST_GRANTS - 1);
             self.given_up.insert(0, id);
@@ -355,7 +355,7 @@ impl Lease {
     }
 
     /// Says that a draw could not be sent, so that no answer can come. Requests that wait should ask again.
-    pub fn unsent(&mut self, id: DrawId) {
+    pub fn cancel_draw(&mut self, id: DrawId) {
         self.end_draw(id);
     }
 

@@ -378,7 +378,7 @@ impl World {
             }
             Event::GiveUp { node } => {
                 let (id, _) = self.nodes[node].in_flight.take()?;
-                self.nodes[node].lease.lost(id);
+                self.nodes[node].lease.give_up_draw(id);
             }
             Event::Close { node } => {
                 self.left.use_up(|left| &mut left.closes);
@@ -543,7 +543,7 @@ impl World {
             Content::Reply { name: (node, _, number), id, grant, charged } => {
                 let now = self.time(node);
                 let state = &mut self.nodes[node];
-                state.lease.granted(id, &grant, charged, now);
+                state.lease.accept_grant(id, &grant, charged, now);
                 state.answered = state.answered.max(u8::try_from(number).unwrap());
                 if state.in_flight.is_some_and(|(waits_for, _)| waits_for == id) {
                     state.in_flight = None;

@@ -8,8 +8,8 @@ pub(crate) const LEASE_MISTAKES: &[Mistake] = &[
     Mistake {
         what: "extending the life of a grant by the time that its answer took",
         file: NODE,
-        right: "let life_ends = id.sent.after(self.terms.life());",
-        wrong: "let life_ends = now.after(self.terms.life());",
+        right: "let life_ends = id.sent.after(start).after(self.terms.life());",
+        wrong: "let life_ends = now.after(start).after(self.terms.life());",
         caught_by: "lease_model::late_answers_extend_no_life",
     },
     Mistake {
@@ -71,8 +71,8 @@ pub(crate) const LEASE_MISTAKES: &[Mistake] = &[
     Mistake {
         what: "giving a new life to a grant whose answer comes after its life",
         file: NODE,
-        right: "let life_ends = id.sent.after(self.terms.life());",
-        wrong: "let in_time = now < id.sent.after(self.terms.life());\n        let life_ends = if in_time { id.sent } else { now }.after(self.terms.life());",
+        right: "let life_ends = id.sent.after(start).after(self.terms.life());",
+        wrong: "let in_time = now < id.sent.after(self.terms.life());\n        let life_ends = if in_time { id.sent } else { now }.after(start).after(self.terms.life());",
         caught_by: "lease_model::late_answers_extend_no_life",
     },
     Mistake {

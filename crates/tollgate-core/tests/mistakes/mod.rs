@@ -1,7 +1,8 @@
 //! A wrong core is caught.
 //!
 //! Each classic mistake of the field is planted in a copy of this crate, one at a time, and the test that guards against it must
-//! then fail. A short run plants every twelfth mistake, and of leases the first. `./test --long` plants all of them.
+//! then fail. A short run plants every twelfth mistake, and none of leases, because their model takes long to compile. `./test --long`
+//! plants all of them.
 
 mod lease_list;
 mod list;
@@ -26,8 +27,9 @@ fn planted_mistakes_are_caught() {
 
 #[test]
 fn planted_mistakes_of_leases_are_found_by_the_model() {
-    let step = if is_long() { 1 } else { LEASE_MISTAKES.len() };
-    mistakes::are_caught(Path::new(env!("CARGO_TARGET_TMPDIR")), &LEASE_MODEL, LEASE_MISTAKES, step);
+    if is_long() {
+        mistakes::are_caught(Path::new(env!("CARGO_TARGET_TMPDIR")), &LEASE_MODEL, LEASE_MISTAKES, 1);
+    }
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl Protocol for Leases {
             Message::Granted(granted) => {
                 let (id, grant, charged) = *granted;
                 let now = world.clock(node);
-                self.nodes[node].lease.granted(id, &grant, charged, now);
+                self.nodes[node].lease.accept_grant(id, &grant, charged, now);
                 self.ask_again(node, world);
                 self.go_on(node, world);
             }
@@ -165,7 +165,7 @@ impl Protocol for Leases {
             Timer::DrawIsLost(id, at) if now < at => world.plan(node, at, Timer::DrawIsLost(id, at)),
             Timer::DrawIsLost(id, _) => {
                 let had_draw = local.lease.has_draw_in_flight();
-                local.lease.lost(id);
+                local.lease.give_up_draw(id);
                 if had_draw && !local.lease.has_draw_in_flight() {
                     self.ask_again(node, world);
                 }

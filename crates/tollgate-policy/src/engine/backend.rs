@@ -9,7 +9,7 @@ use tollgate::{Action, Decision, Group, KeyedLimiter, Nanos, Outcome, Retry, Sta
 
 use super::Engine;
 use super::answer::Answer;
-use super::leases::{First, HeldUnits, LeasedPlan, Leases};
+use super::leases::{FirstAttempt, HeldUnits, LeasedPlan, Leases};
 use super::permits::Permits;
 use super::plan::{Denial, Plan, PlannedAsk, USUAL_ASKS};
 use super::verdict::Verdict;
@@ -91,8 +91,8 @@ impl Engine {
                 return Err(Box::new((plan, None, then)));
             };
             match leased.decide(self, leases, &plan, now) {
-                First::Decided(decided) => Ok(then(Verdict::new(plan, decided, now))),
-                First::Later(open) => Err(Box::new((plan, Some(open), then))),
+                FirstAttempt::Decided(decided) => Ok(then(Verdict::new(plan, decided, now))),
+                FirstAttempt::Open(open) => Err(Box::new((plan, Some(open), then))),
             }
         });
         let open = match first {
@@ -166,8 +166,8 @@ impl Shared {
 
     /// Decides in the store.
     pub(super) async fn decide(&self, engine: &Engine, plan: &Plan<'_>) -> Result<Decided, Unavailable> {
-        if self.is_cluster && plan.is_apart(engine) && (plan.can_be_split() || plan.is_denied()) {
-            return self.decide_apart(engine, plan).await;
+        if self.is_cluster && plan.spans_servers(engine) && (plan.can_be_split() || plan.is_denied()) {
+            return self.decide_per_server(engine, plan).await;
         }
         let all: Places = (0..plan.asks.len()).collect();
         self.decide_places(engine, plan, &all).await
@@ -197,7 +197,7 @@ impl Shared {
     }
 
     /// Decides asks that do not depend on each other, server by server.
-    async fn decide_apart(&self, engine: &Engine, plan: &Plan<'_>) -> Result<Decided, Unavailable> {
+    async fn decide_per_server(&self, engine: &Engine, plan: &Plan<'_>) -> Result<Decided, Unavailable> {
         let mut all = Decided {
             source: Source::Store,
             each: SmallVec::from_elem(LimitDecision::default(), plan.asks.len()),

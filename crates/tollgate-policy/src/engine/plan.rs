@@ -271,7 +271,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Whether a cluster keeps the keys of its asks on different servers.
-    pub(super) fn is_apart(&self, engine: &Engine) -> bool {
+    pub(super) fn spans_servers(&self, engine: &Engine) -> bool {
         let Some((first, others)) = self.asks.split_first() else { return false };
         let first = self.store_ask(engine, first);
         others.iter().any(|other| self.store_ask(engine, other).tag != first.tag)

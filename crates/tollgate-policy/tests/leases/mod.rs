@@ -69,18 +69,22 @@ impl Node {
         self.begin_at_cost(path, None)
     }
 
-    fn begin_at_cost(&self, path: &'static str, cost: Option<u64>) -> Result<Got, Waiting> {
+    fn request(&self, path: &'static str, cost: Option<u64>) -> Waiting {
         let engine = Arc::clone(&self.engine);
         let now = self.clock.now();
         let attributes: &'static [(&str, &str)] =
             Box::leak(Box::new([("path", path), ("user", "u"), ("tenant", "t")]));
-        let mut waiting: Waiting = Box::pin(async move {
+        Box::pin(async move {
             let policy = engine.policy();
             let answer = policy.check(&Request { attributes, cost }, now);
             let is_now = matches!(answer, Answer::Now(_));
             let verdict = answer.wait().await.unwrap();
             (got(&verdict), is_now)
-        });
+        })
+    }
+
+    fn begin_at_cost(&self, path: &'static str, cost: Option<u64>) -> Result<Got, Waiting> {
+        let mut waiting = self.request(path, cost);
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready((got, is_now)) => {
                 assert!(is_now || got.source != Source::Lease, "grants decide without a future");

@@ -93,7 +93,7 @@ fn simulate(rule: Rule, rate: u64, demands: &[u64], seconds: u64) -> Result {
             }
             Event::Reply(node, place) => {
                 let (id, grant, charged) = replies[place];
-                nodes[node].granted(id, &grant, charged, at(now));
+                nodes[node].accept_grant(id, &grant, charged, at(now));
                 for _ in 0..std::mem::take(&mut waiting[node]) {
                     match nodes[node].take_again(1, at(now)) {
                         Take::Taken(_) => admit(&mut result, node),

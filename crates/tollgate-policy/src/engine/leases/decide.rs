@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate::{Group, Timestamp};
 
 use super::Leases;
-use super::take::{Attempt, HeldUnits, LeasedAsks, PartlyTaken, Patience, Taken};
+use super::take::{Attempt, HeldUnits, LeasedAsks, PartlyTaken, Stage, Taken};
 use crate::engine::Engine;
 use crate::engine::backend::{Decided, Shared};
 use crate::engine::plan::Plan;
@@ -14,23 +14,23 @@ use crate::store::{LimitDecisions, Source, Unavailable};
 /// A plan that grants decide, at least in part.
 pub(in crate::engine) struct LeasedPlan {
     asks: LeasedAsks,
-    is_apart: bool,
+    spans_servers: bool,
 }
 
 /// What became of the first attempt to decide a plan by grants.
 #[expect(clippy::large_enum_variant, reason = "it is nearly always the large one")]
-pub(in crate::engine) enum First<'l> {
+pub(in crate::engine) enum FirstAttempt<'l> {
     /// It is decided.
     Decided(Decided),
     /// It has to wait for the store.
-    Later(Box<(LeasedPlan, Taken<'l>)>),
+    Open(Box<(LeasedPlan, Taken<'l>)>),
 }
 
 impl LeasedPlan {
     /// None if the store decides the whole plan.
     pub(in crate::engine) fn of(engine: &Engine, shared: &Shared, plan: &Plan<'_>) -> Option<Self> {
         let asks = LeasedAsks::of(engine, plan)?;
-        Some(Self { asks, is_apart: shared.is_cluster && plan.is_apart(engine) })
+        Some(Self { asks, spans_servers: shared.is_cluster && plan.spans_servers(engine) })
     }
 
     /// Decides by what grants have. Most requests are decided here, at once.
@@ -40,10 +40,10 @@ impl LeasedPlan {
         leases: &'l Arc<Leases>,
         plan: &Plan<'_>,
         now: Timestamp,
-    ) -> First<'l> {
-        match self.take(engine, leases, plan, Patience::First, now) {
-            Taken::All(each) => First::Decided(by_grants(each)),
-            taken => First::Later(Box::new((self, taken))),
+    ) -> FirstAttempt<'l> {
+        match self.take(engine, leases, plan, Stage::First, now) {
+            Taken::All(each) => FirstAttempt::Decided(by_grants(each)),
+            taken => FirstAttempt::Open(Box::new((self, taken))),
         }
     }
 
@@ -52,10 +52,11 @@ impl LeasedPlan {
         engine: &Engine,
         leases: &'l Arc<Leases>,
         plan: &Plan<'_>,
-        patience: Patience,
+        patience: Stage,
         now: Timestamp,
     ) -> Taken<'l> {
-        Attempt { engine, plan, asks: &self.asks, patience, is_apart: self.is_apart, now }.take(leases)
+        Attempt { engine, plan, asks: &self.asks, patience, spans_servers: self.spans_servers, now }
+            .take(leases)
     }
 
     /// Takes what grants have left while the store gives no answer.
@@ -93,12 +94,12 @@ impl LeasedPlan {
                 Some(Err(unavailable)) if !unavailable.out_for.is_zero() => return Err(unavailable),
                 Some(answer) => {
                     is_answered |= answer.is_ok();
-                    taken = self.take(engine, leases, plan, Patience::Again, engine.clock().now());
+                    taken = self.take(engine, leases, plan, Stage::Again, engine.clock().now());
                 }
                 // The store is there, and gives this process less than its requests ask for.
                 None if is_answered => {
                     is_answered = false;
-                    taken = self.take(engine, leases, plan, Patience::Last, engine.clock().now());
+                    taken = self.take(engine, leases, plan, Stage::Last, engine.clock().now());
                 }
                 None => {
                     return Err(Unavailable {

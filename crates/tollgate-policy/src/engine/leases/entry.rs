@@ -7,7 +7,7 @@ use tollgate::{Decision, Nanos, Outcome, Retry, Status, Timestamp};
 
 use super::counts::LeaseCounts;
 use super::draw_wait::DrawWait;
-use super::tasks::Errand;
+use super::tasks::LeaseCall;
 use crate::store::{
     DrawCall, Drawn, KeyState, LeaseStore, LeasedKey, LimitDecision, PrimaryId, ReturnCall, Unavailable,
 };
@@ -126,16 +126,16 @@ impl Entry {
     }
 
     /// What has to be sent now. With `may_draw` false, only returns are sent: a newer policy may have other numbers.
-    pub(super) fn next_errand(
+    pub(super) fn next_call(
         &mut self,
         store: &dyn LeaseStore,
         may_draw: bool,
         now: Timestamp,
-    ) -> Option<Errand> {
+    ) -> Option<LeaseCall> {
         let primary = self.find_primary(store).ok();
         let step = self.lease.next_step(now)?;
         let may_draw = may_draw && now >= self.exact_until;
-        self.errand(step, primary.filter(|_| may_draw || matches!(step, Step::Return { .. })))
+        self.call(step, primary.filter(|_| may_draw || matches!(step, Step::Return { .. })))
     }
 
     /// A draw of exactly the cost of one request, or a return that makes room for it.
@@ -144,29 +144,29 @@ impl Entry {
         store: &dyn LeaseStore,
         cost: u64,
         now: Timestamp,
-    ) -> Option<Errand> {
+    ) -> Option<LeaseCall> {
         let primary = self.find_primary(store).ok();
         let step = self.lease.draw_single(cost, now)?;
-        self.errand(step, primary)
+        self.call(step, primary)
     }
 
     /// The call of a step. Without a primary, a draw counts as lost, and returned units lapse.
-    fn errand(&mut self, step: Step, primary: Option<PrimaryId>) -> Option<Errand> {
+    fn call(&mut self, step: Step, primary: Option<PrimaryId>) -> Option<LeaseCall> {
         let key = Arc::clone(&self.key);
         match (step, primary) {
             (Step::Draw { id, draw }, Some(primary)) => {
                 self.counts.add_draw(draw.mark.is_some());
                 let deadline = Nanos::new(self.lease.terms().life().get() / 2).into();
-                Some(Errand::Draw(id, DrawCall { key, draw, primary, deadline }))
+                Some(LeaseCall::Draw(id, DrawCall { key, draw, primary, deadline }))
             }
             (Step::Draw { id, .. }, None) => {
-                self.lease.unsent(id);
+                self.lease.cancel_draw(id);
                 None
             }
             (Step::Return { id, units, charged }, Some(primary)) => {
                 self.counts.add_returned(units);
                 let (grant, life) = (self.grant_number(id), self.lease.terms().life());
-                Some(Errand::Return(ReturnCall { key, grant, units, charged, life, primary }))
+                Some(LeaseCall::Return(ReturnCall { key, grant, units, charged, life, primary }))
             }
             (Step::Return { units, .. }, None) => {
                 self.counts.add_lapsed(units);
@@ -191,8 +191,8 @@ impl Entry {
             Ok(drawn) => {
                 let units = drawn.grant.units;
                 self.counts.add_drawn(units);
-                self.count_lapsed();
-                let is_added = self.lease.granted(id, &drawn.grant, drawn.charged, now);
+                self.count_lapsed(now);
+                let is_added = self.lease.accept_grant(id, &drawn.grant, drawn.charged, now);
                 if is_added || units == 0 {
                     (self.stored, self.answered) = (drawn.grant.status, now);
                 }
@@ -203,8 +203,8 @@ impl Entry {
                 }
             }
             // A store that has been away for some time was not asked.
-            Err(unavailable) if !unavailable.out_for.is_zero() => self.lease.unsent(id),
-            Err(_) => self.lease.lost(id),
+            Err(unavailable) if !unavailable.out_for.is_zero() => self.lease.cancel_draw(id),
+            Err(_) => self.lease.give_up_draw(id),
         }
         self.count_lapsed(now);
         // The answer to a draw that was given up wakes nobody who waits for the next.

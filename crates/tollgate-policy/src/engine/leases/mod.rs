@@ -33,11 +33,11 @@ use tollgate::{Clock, Timestamp};
 
 use self::counts::LeaseCounts;
 pub use self::counts::LeaseStats;
-pub(super) use self::decide::{First, LeasedPlan};
+pub(super) use self::decide::{FirstAttempt, LeasedPlan};
 use self::entry::Entry;
 use self::rare_keys::RareKeys;
 pub(super) use self::take::{HeldUnits, lease_terms};
-use self::tasks::{EntryErrand, Errand};
+use self::tasks::{EntryCall, LeaseCall};
 use crate::store::{Later, LeaseStore, LeasedKey};
 
 /// The most keys with a lease. Others are decided exactly.
@@ -144,7 +144,7 @@ impl Leases {
                 entry.lease.close();
                 // Without a primary, units lapse, and there is no call.
                 while entry.lease.units() > 0 {
-                    if let Some(Errand::Return(call)) = entry.next_errand(&*self.store, false, now) {
+                    if let Some(LeaseCall::Return(call)) = entry.next_call(&*self.store, false, now) {
                         returns.push(call);
                     }
                 }
@@ -208,19 +208,19 @@ impl Leases {
     }
 
     /// What an entry has to send now.
-    fn errand_of(&self, entry: &mut Entry, hash: u64, now: Timestamp) -> Option<EntryErrand> {
+    fn call_of(&self, entry: &mut Entry, hash: u64, now: Timestamp) -> Option<EntryCall> {
         let may_draw = entry.policy == self.policies.load(Relaxed);
-        let errand = entry.next_errand(&*self.store, may_draw, now)?;
-        Some(EntryErrand { hash, serial: entry.serial, errand })
+        let call = entry.next_call(&*self.store, may_draw, now)?;
+        Some(EntryCall { hash, serial: entry.serial, call })
     }
 
     /// A draw of nothing, if units are owed and no request is likely to draw soon.
-    fn charge_owed(&self, entry: &mut Entry, hash: u64, now: Timestamp) -> Option<EntryErrand> {
+    fn charge_owed(&self, entry: &mut Entry, hash: u64, now: Timestamp) -> Option<EntryCall> {
         if !entry.lease.owes() {
             return None;
         }
-        let errand = entry.single_draw(&*self.store, 0, now)?;
-        Some(EntryErrand { hash, serial: entry.serial, errand })
+        let call = entry.single_draw(&*self.store, 0, now)?;
+        Some(EntryCall { hash, serial: entry.serial, call })
     }
 }
 

@@ -14,7 +14,7 @@ use tollgate::{Action, Decision, Group, Outcome, Retry, Rule, Status, Timestamp}
 use super::counts::LeaseCounts;
 use super::draw_wait::DrawWait;
 use super::entry::{Entry, denied_for};
-use super::tasks::EntryErrand;
+use super::tasks::EntryCall;
 use super::{Leases, Shard};
 use crate::engine::Engine;
 use crate::engine::plan::{AskedLimit, Plan, PlannedAsk, USUAL_ASKS};
@@ -107,8 +107,8 @@ impl PartlyTaken<'_> {
     }
 }
 
-/// What one lease says.
-enum Said {
+/// The answer of one lease.
+enum LeaseAnswer {
     Taken(TakenUnit, LimitDecision),
     Denied(LimitDecision),
     Wait(Arc<DrawWait>),
@@ -116,7 +116,7 @@ enum Said {
 }
 
 /// What has to be sent when the locks are free.
-type Errands = SmallVec<[EntryErrand; 1]>;
+type EntryCalls = SmallVec<[EntryCall; 1]>;
 
 impl LeasedAsks {
     /// The asks of a plan that grants can decide. None if there are none, or if the store has to decide the whole plan.
@@ -157,7 +157,7 @@ fn leased_numbers<'a>(engine: &Engine, plan: &Plan<'a>, ask: &PlannedAsk<'a>) ->
 
 /// How often the request has waited for a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum Stage {
     /// Not yet.
     First,
     /// It has, and has been counted before.
@@ -171,40 +171,40 @@ pub(super) struct Attempt<'t, 'a> {
     pub(super) engine: &'t Engine,
     pub(super) plan: &'t Plan<'a>,
     pub(super) asks: &'t LeasedAsks,
-    pub(super) patience: Patience,
+    pub(super) patience: Stage,
     /// Whether its keys are on different servers, so that the store cannot decide them together.
-    pub(super) is_apart: bool,
+    pub(super) spans_servers: bool,
     pub(super) now: Timestamp,
 }
 
 impl Attempt<'_, '_> {
     /// Takes what grants have: for all leased limits or for none.
     pub(super) fn take(self, leases: &Arc<Leases>) -> Taken<'_> {
-        let mut errands = Errands::new();
-        let taken = self.take_locked(leases, &mut errands);
-        errands.into_iter().for_each(|errand| leases.start(errand));
+        let mut calls = EntryCalls::new();
+        let taken = self.take_locked(leases, &mut calls);
+        calls.into_iter().for_each(|call| leases.start(call));
         taken
     }
 
-    fn take_locked<'l>(&self, leases: &'l Arc<Leases>, errands: &mut Errands) -> Taken<'l> {
+    fn take_locked<'l>(&self, leases: &'l Arc<Leases>, calls: &mut EntryCalls) -> Taken<'l> {
         let mut shards = LockedShards::lock(leases, self.asks);
         let count = self.plan.asks.len();
         let mut each: LimitDecisions = SmallVec::from_elem(LimitDecision::default(), count);
         let mut is_stored: SmallVec<[bool; USUAL_ASKS]> = SmallVec::from_elem(true, count);
         let mut units: SmallVec<[TakenUnit; USUAL_ASKS]> = SmallVec::new();
-        let (mut open, mut is_denied) = (Open::default(), false);
+        let (mut open, mut is_denied) = (Undecided::default(), false);
         for ask in &self.asks.0 {
-            let decision = match self.ask(ask, leases, shards.of(ask.hash), errands) {
-                Ok(Said::Taken(unit, decision)) => {
+            let decision = match self.ask(ask, leases, shards.of(ask.hash), calls) {
+                Ok(LeaseAnswer::Taken(unit, decision)) => {
                     units.push(unit);
                     decision
                 }
-                Ok(Said::Denied(decision)) => {
+                Ok(LeaseAnswer::Denied(decision)) => {
                     is_denied |= ask.is_all;
                     decision
                 }
-                Ok(Said::Exact) => continue,
-                Ok(Said::Wait(wait)) => {
+                Ok(LeaseAnswer::Exact) => continue,
+                Ok(LeaseAnswer::Wait(wait)) => {
                     open.add(ask, Taken::Wait(wait));
                     continue;
                 }
@@ -249,13 +249,13 @@ impl Attempt<'_, '_> {
         ask: &LeasedAsk,
         leases: &Arc<Leases>,
         shard: &mut Shard,
-        errands: &mut Errands,
-    ) -> Result<Said, Unavailable> {
+        calls: &mut EntryCalls,
+    ) -> Result<LeaseAnswer, Unavailable> {
         let planned = &self.plan.asks[usize::from(ask.place)];
         let full = self.plan.rule(planned);
         let Some(LeasedNumbers { capacity, pace, terms }) = leased_numbers(self.engine, self.plan, planned)
         else {
-            return Ok(Said::Exact);
+            return Ok(LeaseAnswer::Exact);
         };
         if ask.cost > capacity {
             // A reduced limit may be a full one again, at a time that is not known.
@@ -263,44 +263,44 @@ impl Attempt<'_, '_> {
             let status = Status { remaining: capacity, ..Status::default() };
             let decision = Decision { outcome: Outcome::Deny { retry }, status };
             let key_state = KeyState::Stored { more_after: None };
-            return Ok(Said::Denied(LimitDecision { decision, key_state }));
+            return Ok(LeaseAnswer::Denied(LimitDecision { decision, key_state }));
         }
         let key = || LeasedKey::new(&self.plan.store_ask(self.engine, planned));
         let Some(entry) = self.entry(ask, &terms, leases, shard, key) else {
-            return if self.is_apart { Err(no_lease()) } else { Ok(Said::Exact) };
+            return if self.spans_servers { Err(no_lease()) } else { Ok(LeaseAnswer::Exact) };
         };
         let policy = leases.policies.load(Relaxed);
         let is_same = |key: &LeasedKey| key.rule == *full && key.pace == pace;
         entry.use_numbers(is_same, key, &terms, policy, self.now);
-        let is_again = self.patience != Patience::First;
+        let is_again = self.patience != Stage::First;
         let take = entry.take(&*leases.store, ask.cost, is_again, self.now);
-        while let Some(errand) = leases.errand_of(entry, ask.hash, self.now) {
-            errands.push(errand);
+        while let Some(call) = leases.call_of(entry, ask.hash, self.now) {
+            calls.push(call);
         }
         let take = take?;
-        let is_open = take == Take::Wait || (take == Take::Exact && self.is_apart);
+        let is_open = take == Take::Wait || (take == Take::Exact && self.spans_servers);
         Ok(match take {
             Take::Taken(grant) => {
                 let LeasedAsk { hash, cost, is_all, .. } = *ask;
                 let unit = TakenUnit { hash, serial: entry.serial, grant, cost, is_all };
-                Said::Taken(unit, entry.decision(Outcome::ALLOW, self.now))
+                LeaseAnswer::Taken(unit, entry.decision(Outcome::ALLOW, self.now))
             }
-            Take::Denied(wait) => Said::Denied(entry.decision(denied_for(wait), self.now)),
-            Take::Wait | Take::Exact if is_open && self.patience == Patience::Last => {
-                Said::Denied(entry.decision(denied_for(terms.sync()), self.now))
+            Take::Denied(wait) => LeaseAnswer::Denied(entry.decision(denied_for(wait), self.now)),
+            Take::Wait | Take::Exact if is_open && self.patience == Stage::Last => {
+                LeaseAnswer::Denied(entry.decision(denied_for(terms.sync()), self.now))
             }
-            Take::Exact if self.is_apart && self.patience == Patience::Last => {
-                Said::Denied(entry.decision(denied_for(terms.sync()), self.now))
+            Take::Exact if self.spans_servers && self.patience == Stage::Last => {
+                LeaseAnswer::Denied(entry.decision(denied_for(terms.sync()), self.now))
             }
-            Take::Exact if self.is_apart => {
-                while let Some(errand) = entry.single_draw(&*leases.store, ask.cost, self.now) {
-                    errands.push(EntryErrand { hash: ask.hash, serial: entry.serial, errand });
+            Take::Exact if self.spans_servers => {
+                while let Some(call) = entry.single_draw(&*leases.store, ask.cost, self.now) {
+                    calls.push(EntryCall { hash: ask.hash, serial: entry.serial, call });
                 }
-                Said::Wait(entry.wait().ok_or_else(no_lease)?)
+                LeaseAnswer::Wait(entry.wait().ok_or_else(no_lease)?)
             }
             // Without a draw in flight there is nothing to wait for.
-            Take::Wait => entry.wait().map_or(Said::Exact, Said::Wait),
-            Take::Exact => Said::Exact,
+            Take::Wait => entry.wait().map_or(LeaseAnswer::Exact, LeaseAnswer::Wait),
+            Take::Exact => LeaseAnswer::Exact,
         })
     }
 
@@ -318,7 +318,7 @@ impl Attempt<'_, '_> {
             MapEntry::Occupied(entry) => Some(entry.into_mut()),
             MapEntry::Vacant(place) => {
                 let demand = rare.arrive(ask.hash, ask.cost, terms.sync(), self.now);
-                let demand = demand.or(self.is_apart.then_some(0))?;
+                let demand = demand.or(self.spans_servers.then_some(0))?;
                 leases.add(place, key(), *terms, demand, self.now)
             }
         }
@@ -327,12 +327,12 @@ impl Attempt<'_, '_> {
 
 /// What keeps a request from being decided now.
 #[derive(Default)]
-struct Open<'l> {
+struct Undecided<'l> {
     all: Option<Taken<'l>>,         // of limits that can deny it
     independent: Option<Taken<'l>>, // of limits that decide by themselves
 }
 
-impl<'l> Open<'l> {
+impl<'l> Undecided<'l> {
     fn add(&mut self, ask: &LeasedAsk, taken: Taken<'l>) {
         let open = if ask.is_all { &mut self.all } else { &mut self.independent };
         // Without a store, no wait helps.

@@ -8,47 +8,47 @@ use tollgate::lease::DrawId;
 use super::Leases;
 use crate::store::{DrawCall, Drawn, ReturnCall, Unavailable};
 
-/// Something to be done at the store.
+/// A call of the store about a lease.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(super) enum LeaseCall {
     Draw(DrawId, DrawCall),
     Return(ReturnCall),
 }
 
-/// An errand, and the entry that it is for.
+/// A call, and the entry that it is for.
 #[derive(Debug)]
-pub(super) struct EntryErrand {
+pub(super) struct EntryCall {
     pub(super) hash: u64,
     pub(super) serial: u64,
-    pub(super) errand: Errand,
+    pub(super) call: LeaseCall,
 }
 
 /// How often an entry is looked at, at most, in case something is due.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl Leases {
-    /// Runs an errand in the background, and those that follow from it.
-    pub(super) fn start(self: &Arc<Self>, errand: EntryErrand) {
+    /// Runs a call in the background, and those that follow from it.
+    pub(super) fn start(self: &Arc<Self>, call: EntryCall) {
         let leases = Arc::clone(self);
         self.store.spawn(Box::pin(async move {
-            let mut next = Some(errand);
-            while let Some(errand) = next {
-                next = leases.run(errand).await;
+            let mut next = Some(call);
+            while let Some(call) = next {
+                next = leases.run(call).await;
             }
         }));
     }
 
-    /// Runs an errand. Returns the next one of the same entry.
-    async fn run(&self, EntryErrand { hash, serial, errand }: EntryErrand) -> Option<EntryErrand> {
-        match errand {
-            Errand::Draw(id, call) => {
+    /// Runs a call. Returns the next one of the same entry.
+    async fn run(&self, EntryCall { hash, serial, call }: EntryCall) -> Option<EntryCall> {
+        match call {
+            LeaseCall::Draw(id, call) => {
                 let answer = self.store.draw(call).await;
                 self.take_answer(hash, serial, id, answer)
             }
-            Errand::Return(call) => {
+            LeaseCall::Return(call) => {
                 // Units that could not be returned have lapsed, and nobody waits for them.
                 let _ = self.store.give_back(call).await;
-                self.next_errand(hash, serial)
+                self.next_call(hash, serial)
             }
         }
     }
@@ -59,13 +59,13 @@ impl Leases {
         serial: u64,
         id: DrawId,
         answer: Result<Drawn, Unavailable>,
-    ) -> Option<EntryErrand> {
+    ) -> Option<EntryCall> {
         let now = self.clock.now();
         let (wait, next) = {
             let mut shard = self.shard(hash).lock();
             let entry = shard.entries.get_mut(&hash).filter(|entry| entry.serial == serial)?;
             let wait = entry.answer(id, answer.as_ref(), now);
-            let next = answer.is_ok().then(|| self.errand_of(entry, hash, now)).flatten();
+            let next = answer.is_ok().then(|| self.call_of(entry, hash, now)).flatten();
             (wait, next)
         };
         if let Some(wait) = wait {
@@ -74,10 +74,10 @@ impl Leases {
         next
     }
 
-    fn next_errand(&self, hash: u64, serial: u64) -> Option<EntryErrand> {
+    fn next_call(&self, hash: u64, serial: u64) -> Option<EntryCall> {
         let mut shard = self.shard(hash).lock();
         let entry = shard.entries.get_mut(&hash).filter(|entry| entry.serial == serial)?;
-        self.errand_of(entry, hash, self.clock.now())
+        self.call_of(entry, hash, self.clock.now())
     }
 
     /// Looks after an entry for as long as it is there: returns units whose life ends, and removes the entry when nobody needs it.
@@ -88,21 +88,21 @@ impl Leases {
             while let Some(pause) = pause(&leases, hash, serial) {
                 store.sleep(pause).await;
                 let Some(leases) = leases.upgrade() else { return };
-                let mut next = leases.look_at(hash, serial);
-                while let Some(errand) = next {
-                    next = leases.run(errand).await;
+                let mut next = leases.maintain_entry(hash, serial);
+                while let Some(call) = next {
+                    next = leases.run(call).await;
                 }
             }
         }));
     }
 
     /// Removes an entry if nobody needs it. Otherwise returns what is due.
-    fn look_at(&self, hash: u64, serial: u64) -> Option<EntryErrand> {
+    fn maintain_entry(&self, hash: u64, serial: u64) -> Option<EntryCall> {
         let now = self.clock.now();
         let wait = {
             let mut shard = self.shard(hash).lock();
             let entry = shard.entries.get_mut(&hash).filter(|entry| entry.serial == serial)?;
-            let next = self.errand_of(entry, hash, now);
+            let next = self.call_of(entry, hash, now);
             entry.count_lapsed(now);
             if next.is_some() || !entry.lease.is_idle(now) {
                 return next.or_else(|| self.charge_owed(entry, hash, now));
