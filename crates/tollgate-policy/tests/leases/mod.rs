@@ -496,9 +496,9 @@ fn a_key_that_is_forgotten_after_a_change_of_the_primary_wakes_those_that_wait()
     node.store.run();
     assert_eq!(node.engine.lease_stats()[0].keys, 0);
     let mut context = Context::from_waker(Waker::noop());
-    assert!(waiting.as_mut().poll(&mut context).is_pending(), "the store is asked");
+    // Its deadline is over, so that there is no time to ask the store.
     let answer = waiting.as_mut().poll(&mut context);
-    assert!(matches!(answer, Poll::Ready((Got { is_allowed: true, source: Source::Store }, _))));
+    assert!(matches!(answer, Poll::Ready((Got { is_allowed: false, source: Source::Fallback }, _))));
 }
 
 #[test]
@@ -596,4 +596,22 @@ fn decisions_by_grants_need_no_allocation() {
     }
     assert_eq!((decisions, node.store.draws.lock().len()), (8, draws), "no draw was sent meanwhile");
     assert_eq!(Counting::allocations() - before, 0);
+}
+
+#[test]
+fn the_store_has_what_is_left_of_the_deadline_after_a_wait() {
+    let node = Node::new(&format!("{USER}{TENANT}{LOG}"));
+    node.warm("/both");
+    node.store.set_slow(true);
+    while node.begin("/both").is_ok() {}
+    let mut waiting = node.begin("/three").expect_err("nothing is left");
+    node.clock.advance(Nanos::saturating_from(DEADLINE - Duration::from_millis(1)));
+    node.store.set_slow(false);
+    node.store.run();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending(), "the store is asked for the rest");
+    node.clock.advance(MS);
+    // The answer of the store and the end of the deadline come together. An answer that is there counts.
+    let Poll::Ready((got, _)) = waiting.as_mut().poll(&mut context) else { panic!("its time is over") };
+    assert_eq!(got.source, Source::Store);
 }

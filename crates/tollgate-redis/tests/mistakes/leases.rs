@@ -120,8 +120,8 @@ pub(crate) const LEASES: &[Mistake] = &[
     Mistake {
         what: "a second return of a grant counts",
         file: "crates/tollgate-redis/src/scripts/give_back.lua",
-        right: "if not redis.call('SET', KEYS[2], '', 'NX', 'PX', millis(life)) then return 0 end",
-        wrong: "redis.call('SET', KEYS[2], '', 'NX', 'PX', millis(life))",
+        right: "if not redis.call('SET', KEYS[2], '', 'NX', 'PX', millis(charged + life - now)) then return 0 end",
+        wrong: "redis.call('SET', KEYS[2], '', 'NX', 'PX', millis(charged + life - now))",
         caught_by: "leases::returns::a_return_counts_once",
     },
     Mistake {

@@ -1,6 +1,9 @@
 //! A plan of leased and exact limits.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tollgate::{Group, Timestamp};
 
@@ -52,11 +55,10 @@ impl LeasedPlan {
         engine: &Engine,
         leases: &'l Arc<Leases>,
         plan: &Plan<'_>,
-        patience: Stage,
+        stage: Stage,
         now: Timestamp,
     ) -> Taken<'l> {
-        Attempt { engine, plan, asks: &self.asks, patience, spans_servers: self.spans_servers, now }
-            .take(leases)
+        Attempt { engine, plan, asks: &self.asks, stage, spans_servers: self.spans_servers, now }.take(leases)
     }
 
     /// Takes what grants have left while the store gives no answer.
@@ -80,34 +82,48 @@ impl LeasedPlan {
         mut taken: Taken<'_>,
     ) -> Result<Decided, Unavailable> {
         let deadline = leases.store.deadline();
-        let mut patience = leases.store.sleep(deadline);
+        let too_late = || Unavailable {
+            why: format!("no grant came within {deadline:?}"),
+            out_for: std::time::Duration::ZERO,
+            retry_after: deadline,
+        };
+        let mut timeout = leases.store.sleep(deadline);
         let mut is_answered = false; // by the store, for other requests
+        let mut stage = Stage::First;
         loop {
-            let wait = match taken {
-                Taken::All(each) => return Ok(by_grants(each)),
-                Taken::Some(partly) => return ask_the_rest(engine, shared, plan, partly).await,
-                Taken::NoStore(unavailable) => return Err(unavailable),
-                Taken::Wait(wait) => wait,
+            let wait = match (taken, stage) {
+                (Taken::All(each), _) => return Ok(by_grants(each)),
+                (Taken::NoStore(unavailable), _) => return Err(unavailable),
+                (Taken::Wait(wait), _) => wait,
+                (Taken::Some(partly), Stage::First) => {
+                    return ask_the_rest(engine, shared, plan, partly).await;
+                }
+                // The store has what is left of the deadline.
+                (Taken::Some(partly), Stage::Again) => {
+                    let mut asking = pin!(ask_the_rest(engine, shared, plan, partly));
+                    return poll_fn(|cx| match asking.as_mut().poll(cx) {
+                        Poll::Ready(decided) => Poll::Ready(decided),
+                        Poll::Pending => timeout.as_mut().poll(cx).map(|()| Err(too_late())),
+                    })
+                    .await;
+                }
+                (Taken::Some(_), Stage::Last) => return Err(too_late()),
             };
-            match wait.answer(&mut patience).await {
+            match wait.answer(&mut timeout).await {
                 // A draw that failed alone is tried again, as long as there is time.
                 Some(Err(unavailable)) if !unavailable.out_for.is_zero() => return Err(unavailable),
                 Some(answer) => {
                     is_answered |= answer.is_ok();
-                    taken = self.take(engine, leases, plan, Stage::Again, engine.clock().now());
+                    stage = Stage::Again;
+                    taken = self.take(engine, leases, plan, stage, engine.clock().now());
                 }
                 // The store is there, and gives this process less than its requests ask for.
                 None if is_answered => {
                     is_answered = false;
-                    taken = self.take(engine, leases, plan, Stage::Last, engine.clock().now());
+                    stage = Stage::Last;
+                    taken = self.take(engine, leases, plan, stage, engine.clock().now());
                 }
-                None => {
-                    return Err(Unavailable {
-                        why: format!("no grant came within {deadline:?}"),
-                        out_for: std::time::Duration::ZERO,
-                        retry_after: deadline,
-                    });
-                }
+                None => return Err(too_late()),
             }
         }
     }

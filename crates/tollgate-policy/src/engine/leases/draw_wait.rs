@@ -40,14 +40,14 @@ impl DrawWait {
         Poll::Pending
     }
 
-    /// Waits for the answer. None if `patience` ends first.
+    /// Waits for the answer. None if `timeout` ends first.
     pub(super) async fn answer(
         self: Arc<Self>,
-        patience: &mut Later<'static, ()>,
+        timeout: &mut Later<'static, ()>,
     ) -> Option<Result<(), Unavailable>> {
         poll_fn(|cx| match self.poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending => patience.as_mut().poll(cx).map(|()| None),
+            Poll::Pending => timeout.as_mut().poll(cx).map(|()| None),
         })
         .await
     }

@@ -171,7 +171,7 @@ pub(super) struct Attempt<'t, 'a> {
     pub(super) engine: &'t Engine,
     pub(super) plan: &'t Plan<'a>,
     pub(super) asks: &'t LeasedAsks,
-    pub(super) patience: Stage,
+    pub(super) stage: Stage,
     /// Whether its keys are on different servers, so that the store cannot decide them together.
     pub(super) spans_servers: bool,
     pub(super) now: Timestamp,
@@ -272,24 +272,20 @@ impl Attempt<'_, '_> {
         let policy = leases.policies.load(Relaxed);
         let is_same = |key: &LeasedKey| key.rule == *full && key.pace == pace;
         entry.use_numbers(is_same, key, &terms, policy, self.now);
-        let is_again = self.patience != Stage::First;
+        let is_again = self.stage != Stage::First;
         let take = entry.take(&*leases.store, ask.cost, is_again, self.now);
         while let Some(call) = leases.call_of(entry, ask.hash, self.now) {
             calls.push(call);
         }
-        let take = take?;
-        let is_open = take == Take::Wait || (take == Take::Exact && self.spans_servers);
-        Ok(match take {
+        Ok(match take? {
             Take::Taken(grant) => {
                 let LeasedAsk { hash, cost, is_all, .. } = *ask;
                 let unit = TakenUnit { hash, serial: entry.serial, grant, cost, is_all };
                 LeaseAnswer::Taken(unit, entry.decision(Outcome::ALLOW, self.now))
             }
             Take::Denied(wait) => LeaseAnswer::Denied(entry.decision(denied_for(wait), self.now)),
-            Take::Wait | Take::Exact if is_open && self.patience == Stage::Last => {
-                LeaseAnswer::Denied(entry.decision(denied_for(terms.sync()), self.now))
-            }
-            Take::Exact if self.spans_servers && self.patience == Stage::Last => {
+            // Its time is over, so that the store cannot be asked either.
+            Take::Wait | Take::Exact if self.stage == Stage::Last => {
                 LeaseAnswer::Denied(entry.decision(denied_for(terms.sync()), self.now))
             }
             Take::Exact if self.spans_servers => {
