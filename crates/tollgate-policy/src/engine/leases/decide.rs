@@ -91,40 +91,39 @@ impl LeasedPlan {
         let mut is_answered = false; // by the store, for other requests
         let mut stage = Stage::First;
         loop {
-            let wait = match (taken, stage) {
+            let answer = match (taken, stage) {
                 (Taken::All(each), _) => return Ok(by_grants(each)),
                 (Taken::NoStore(unavailable), _) => return Err(unavailable),
-                (Taken::Wait(wait), _) => wait,
                 (Taken::Some(partly), Stage::First) => {
                     return ask_the_rest(engine, shared, plan, partly).await;
                 }
                 // The store has what is left of the deadline.
                 (Taken::Some(partly), Stage::Again) => {
                     let mut asking = pin!(ask_the_rest(engine, shared, plan, partly));
-                    return poll_fn(|cx| match asking.as_mut().poll(cx) {
-                        Poll::Ready(decided) => Poll::Ready(decided),
-                        Poll::Pending => timeout.as_mut().poll(cx).map(|()| Err(too_late())),
-                    })
-                    .await;
+                    let decided = poll_fn(|cx| match asking.as_mut().poll(cx) {
+                        Poll::Ready(decided) => Poll::Ready(Some(decided)),
+                        Poll::Pending => timeout.as_mut().poll(cx).map(|()| None),
+                    });
+                    match decided.await {
+                        Some(decided) => return decided,
+                        None => None,
+                    }
                 }
                 (Taken::Some(_), Stage::Last) => return Err(too_late()),
+                (Taken::Wait(wait), _) => wait.answer(&mut timeout).await,
             };
-            match wait.answer(&mut timeout).await {
+            stage = match answer {
                 // A draw that failed alone is tried again, as long as there is time.
                 Some(Err(unavailable)) if !unavailable.out_for.is_zero() => return Err(unavailable),
                 Some(answer) => {
                     is_answered |= answer.is_ok();
-                    stage = Stage::Again;
-                    taken = self.take(engine, leases, plan, stage, engine.clock().now());
+                    Stage::Again
                 }
                 // The store is there, and gives this process less than its requests ask for.
-                None if is_answered => {
-                    is_answered = false;
-                    stage = Stage::Last;
-                    taken = self.take(engine, leases, plan, stage, engine.clock().now());
-                }
+                None if is_answered && stage != Stage::Last => Stage::Last,
                 None => return Err(too_late()),
-            }
+            };
+            taken = self.take(engine, leases, plan, stage, engine.clock().now());
         }
     }
 }
