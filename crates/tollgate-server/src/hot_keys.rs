@@ -57,16 +57,24 @@ pub(crate) enum HotBy {
     Tokens,
     /// Requests that the limit denied.
     Denials,
+    /// Requests that a shadow limit would have denied although all other limits allowed them.
+    NewlyDenied,
 }
 
 impl HotBy {
-    pub(crate) const ALL: [Self; 3] = [Self::Hits, Self::Tokens, Self::Denials];
+    pub(crate) const ALL: [Self; 4] = [Self::Hits, Self::Tokens, Self::Denials, Self::NewlyDenied];
+
+    /// The orders of a limit. Only a shadow limit has requests that it alone would deny.
+    pub(crate) fn of(is_shadow: bool) -> &'static [Self] {
+        if is_shadow { &Self::ALL } else { &Self::ALL[..3] }
+    }
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Hits => "hits",
             Self::Tokens => "tokens",
             Self::Denials => "denials",
+            Self::NewlyDenied => "newly_denied",
         }
     }
 }
@@ -80,6 +88,8 @@ pub(crate) struct Hit {
     /// What the limit has charged.
     pub(crate) tokens: u64,
     pub(crate) is_denied: bool,
+    /// Whether a shadow limit would have denied a request that all other limits allowed.
+    pub(crate) is_newly_denied: bool,
 }
 
 /// Some of the keys that were counted most.
@@ -100,6 +110,8 @@ pub(crate) struct HotKey {
     pub(crate) count: u64,
     /// By how much the count may be too high.
     pub(crate) error: u64,
+    /// When the key got its counter: it may have been counted before.
+    pub(crate) since: Timestamp,
 }
 
 /// Hides names of keys from callers that are not admins.
@@ -135,9 +147,10 @@ impl HotKeys {
                 HotBy::Hits => 1,
                 HotBy::Tokens => hit.tokens,
                 HotBy::Denials => hit.is_denied.into(),
+                HotBy::NewlyDenied => hit.is_newly_denied.into(),
             };
             if weight > 0 {
-                turns.now[by as usize].get_or_insert_default().add(hash, &key, weight);
+                turns.now[by as usize].get_or_insert_default().add(hash, &key, weight, now);
             }
         }
     }
@@ -190,6 +203,7 @@ struct Sketch {
 struct Counted {
     hash: u64,
     error: u64,
+    since: Timestamp,
     name: String,
 }
 
@@ -216,12 +230,12 @@ impl Default for Sketch {
 
 impl Sketch {
     /// Adds to the count of a key. Sums that do not fit stay at the largest number.
-    fn add<'k>(&mut self, hash: u64, key: impl Fn() -> Key<'k>, weight: u64) {
+    fn add<'k>(&mut self, hash: u64, key: impl Fn() -> Key<'k>, weight: u64, now: Timestamp) {
         self.total = self.total.saturating_add(weight);
         let place = self.place(hash);
         let counter = match self.places[place] {
             EMPTY if self.keys.len() < COUNTERS => {
-                self.keys.push(Counted { hash, error: 0, name: name(String::new(), &key()) });
+                self.keys.push(Counted { hash, error: 0, since: now, name: name(String::new(), &key()) });
                 self.counts.push(0);
                 self.places[place] = (self.keys.len() - 1) as u8; // fewer than 128
                 self.keys.len() - 1
@@ -232,6 +246,7 @@ impl Sketch {
                 let counted = &mut self.keys[counter];
                 counted.hash = hash;
                 counted.error = self.counts[counter];
+                counted.since = now;
                 counted.name = name(std::mem::take(&mut counted.name), &key());
                 let place = self.place(hash);
                 self.places[place] = counter as u8; // fewer than 128
@@ -304,15 +319,17 @@ impl Sketch {
     fn merged(sketches: &[Box<Self>], most: usize) -> Hottest {
         let mut merged: HashMap<u64, HotKey> = HashMap::new();
         for known in sketches.iter().flat_map(|sketch| &sketch.keys) {
-            merged.entry(known.hash).or_insert_with(|| {
+            let hot = merged.entry(known.hash).or_insert_with(|| {
                 let key = known.name.split(SEPARATOR).map(str::to_owned).collect();
                 let counts = sketches.iter().map(|sketch| sketch.counted(known.hash));
-                counts.fold(HotKey { key, count: 0, error: 0 }, |hot, (count, error)| HotKey {
+                let hot = HotKey { key, count: 0, error: 0, since: known.since };
+                counts.fold(hot, |hot, (count, error)| HotKey {
                     count: hot.count.saturating_add(count),
                     error: hot.error.saturating_add(error),
                     ..hot
                 })
             });
+            hot.since = hot.since.min(known.since);
         }
         let mut keys: Vec<HotKey> = merged.into_values().collect();
         keys.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
@@ -358,7 +375,7 @@ mod tests {
         hot.count_in(shard, hash(key), || [name.as_str()].into_iter().collect(), hit, now);
     }
 
-    const HIT: Hit = Hit { tokens: 1, is_denied: false };
+    const HIT: Hit = Hit { tokens: 1, is_denied: false, is_newly_denied: false };
 
     const fn minute(minute: u64) -> Timestamp {
         Timestamp::from_nanos(minute * 60_000_000_000)
@@ -369,10 +386,15 @@ mod tests {
         let hot = HotKeys::default();
         for key in 1..=100 {
             (0..key).for_each(|time| {
-                count(&hot, key, Hit { tokens: 1000 - key, is_denied: time == 0 }, minute(0))
+                count(
+                    &hot,
+                    key,
+                    Hit { tokens: 1000 - key, is_denied: time == 0, is_newly_denied: false },
+                    minute(0),
+                )
             });
         }
-        let [hits, tokens, denials] = HotBy::ALL.map(|by| hot.hottest(by, 3, minute(0)));
+        let [hits, tokens, denials, _] = HotBy::ALL.map(|by| hot.hottest(by, 3, minute(0)));
         let told: Vec<_> = hits.keys.iter().map(|hot| (hot.key[0].as_str(), hot.count, hot.error)).collect();
         assert_eq!(told, [("100", 100, 0), ("99", 99, 0), ("98", 98, 0)]);
         assert_eq!((hits.total, hits.error_bound, denials.total), (5050, 0, 100));
@@ -399,10 +421,13 @@ mod tests {
                 };
                 let tokens = if is_weighted { random.bits() >> (24 + random.below(40)) } else { 1 };
                 let is_denied = random.below(4) == 0;
-                for (by, weight) in HotBy::ALL.into_iter().zip([1, tokens, u64::from(is_denied)]) {
+                let is_newly_denied = is_denied && step.is_multiple_of(2);
+                let weights = [1, tokens, is_denied.into(), is_newly_denied.into()];
+                for (by, weight) in HotBy::ALL.into_iter().zip(weights) {
                     *exact[by as usize].entry(key).or_default() += weight;
                 }
-                count_in(&hot, random.below(4) as usize, key, Hit { tokens, is_denied }, minute(5 * turn));
+                let hit = Hit { tokens, is_denied, is_newly_denied };
+                count_in(&hot, random.below(4) as usize, key, hit, minute(5 * turn));
             }
             for by in HotBy::ALL {
                 let (exact, of) = (&exact[by as usize], (by, turns, is_weighted));
@@ -439,7 +464,7 @@ mod tests {
             let key = random.below(300);
             let name = key.to_string();
             let weight = 1 + (random.bits() >> (30 + random.below(34)));
-            sketch.add(hash(key), || [name.as_str()].into_iter().collect(), weight);
+            sketch.add(hash(key), || [name.as_str()].into_iter().collect(), weight, minute(0));
             if sketch.counts.len() == COUNTERS {
                 let smallest = sketch.counts.iter().copied().min();
                 assert_eq!(Some(sketch.counts[sketch.smallest()]), smallest, "step {step}");
@@ -451,8 +476,14 @@ mod tests {
     fn counts_that_do_not_fit_stay_at_the_largest_number() {
         let hot = HotKeys::default();
         for key in 0..300 {
-            (0..2)
-                .for_each(|_| count(&hot, key, Hit { tokens: u64::MAX, is_denied: false }, minute(key / 60)));
+            (0..2).for_each(|_| {
+                count(
+                    &hot,
+                    key,
+                    Hit { tokens: u64::MAX, is_denied: false, is_newly_denied: false },
+                    minute(key / 60),
+                )
+            });
         }
         let tokens = hot.hottest(HotBy::Tokens, 1, minute(5));
         assert_eq!((tokens.keys[0].count, tokens.total), (u64::MAX, u64::MAX));

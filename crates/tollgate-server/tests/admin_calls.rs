@@ -107,5 +107,5 @@ fn hot_keys_are_listed_by_hits_tokens_and_denials() {
         let answer = client.get(&format!("/v1/hot{query}"));
         assert_eq!(answer.status, 400, "{query}: {answer:?}");
     }
-    assert!(client.get("/v1/hot?by=cost").body.contains("`hits`, `tokens` or `denials`"));
+    assert!(client.get("/v1/hot?by=cost").body.contains("`hits`, `tokens`, `denials` or `newly_denied`"));
 }

@@ -10,7 +10,7 @@ use tollgate_testkit::{Http, RedisServer, address_in};
 use crate::envoy_client::Envoy;
 use crate::gateway::backend::Backend;
 use crate::service::resp::Resp;
-use crate::service::{Client, Service};
+use crate::service::{Client, Service, json_of};
 
 #[test]
 fn only_what_a_shadow_limit_let_pass_is_its_cost() {
@@ -20,6 +20,67 @@ fn only_what_a_shadow_limit_let_pass_is_its_cost() {
     let mut client = service.connect();
     (0..5).for_each(|_| assert!(client.passes(&[])));
     assert_eq!(client.metric("tollgate_cost_total{limit=\"w\"}"), Some(1.0));
+}
+
+#[test]
+fn requests_that_only_a_shadow_limit_denies_are_counted_apart() {
+    let service = Service::start(
+        "limits:
+  - { name: live, key: [user], token_bucket: { rate: 1/day, burst: 3 } }
+  - { name: candidate, shadow: true, key: [user], token_bucket: { rate: 1/day, burst: 1 } }",
+    );
+    let mut client = service.connect();
+    // The first passes both, two pass the live limit only, and the last two pass neither.
+    assert_eq!([(); 5].map(|()| client.passes(&[("user", "u")])), [true, true, true, false, false]);
+    let candidate = |name: &str| format!("tollgate_{name}_total{{limit=\"candidate\"");
+    assert_eq!(client.metric(&format!("{}}}", candidate("newly_denied"))), Some(2.0));
+    let denied = format!("{},outcome=\"shadow_deny\",protocol=\"http\"}}", candidate("decisions"));
+    assert_eq!(client.metric(&denied), Some(4.0));
+    assert_eq!(client.metric("tollgate_newly_denied_total{limit=\"live\"}"), None);
+    let hot = json_of(&client.get("/v1/hot"))["limits"].clone();
+    let newly_denied = &hot["candidate"]["newly_denied"]["keys"][0];
+    assert_eq!((&newly_denied["key"], &newly_denied["count"]), (&json!(["u"]), &json!(2)));
+    assert!(newly_denied["since"].as_f64().is_some_and(|since| since > 1.7e9), "{newly_denied}");
+    assert!(hot["live"].get("newly_denied").is_none(), "{hot}");
+}
+
+#[test]
+fn requests_that_a_limit_delays_are_counted() {
+    let service = Service::start("limits: [{ name: line, key: [], leaky_bucket: { rate: 1/h, queue: 3 } }]");
+    let mut client = service.connect();
+    assert_eq!([(); 4].map(|()| client.passes(&[])), [true, true, true, false]);
+    assert_eq!(client.metric("tollgate_delayed_total{limit=\"line\"}"), Some(2.0));
+}
+
+#[test]
+fn a_limit_has_the_series_of_all_outcomes_after_its_first_request() {
+    let service = Service::start("limits: [{ name: one, key: [], token_bucket: { rate: 1/s } }]");
+    let mut client = service.connect();
+    assert!(client.passes(&[]));
+    for protocol in ["http", "forward_auth", "gateway", "grpc", "resp"] {
+        for outcome in ["allow", "deny"] {
+            let labels = format!("limit=\"one\",outcome=\"{outcome}\",protocol=\"{protocol}\"");
+            let count = f64::from(u8::from(outcome == "allow" && protocol == "http"));
+            assert_eq!(client.metric(&format!("tollgate_decisions_total{{{labels}}}")), Some(count));
+        }
+    }
+}
+
+#[test]
+fn a_scrape_of_10_000_limits_of_which_500_are_used_is_below_2_mb() {
+    let limit = |number: usize| {
+        format!(
+            "  - {{ name: limit-{number}, match: {{ path: /{number} }}, key: [user], token_bucket: {{ rate: 1/s }} }}\n"
+        )
+    };
+    let service = Service::start(&format!("limits:\n{}", (0..10_000).map(limit).collect::<String>()));
+    let mut client = service.connect();
+    let checks: Value =
+        (0..500).map(|number| json!({ "attributes": { "path": format!("/{number}") } })).collect();
+    assert_eq!(client.post("/v1/check", &checks).status, 200);
+    let (series, bytes) = limit_series(&mut client);
+    assert_eq!(series, 500 * (10 + 1 + 1 + 12));
+    assert!(bytes < 2_000_000, "{bytes} bytes");
 }
 
 #[test]
@@ -68,8 +129,8 @@ fn limits_that_were_renamed_leave_no_series() {
         limit_series(&mut client)
     };
     let (series, bytes) = generation(0);
-    // Allowed and denied requests, tokens, and a histogram of ten buckets with its sum and its count.
-    assert_eq!(series, 10 * (2 + 1 + 12));
+    // Allowed and denied requests of five protocols, tokens, delays, and a histogram of ten buckets with its sum and its count.
+    assert_eq!(series, 10 * (10 + 1 + 1 + 12));
     for number in 1..=renames {
         let (series_now, bytes_now) = generation(number);
         assert_eq!(series_now, series, "after {number} renames");
@@ -138,7 +199,7 @@ fn permits_that_are_held_are_counted() {
     let service =
         Service::start("limits: [{ name: in-flight, key: [], concurrency: { limit: 10, lease: 1h } }]");
     let mut client = service.connect();
-    let mut acquire = || crate::service::json_of(&client.post("/v1/acquire", &json!({ "attributes": {} })));
+    let mut acquire = || json_of(&client.post("/v1/acquire", &json!({ "attributes": {} })));
     let permits = [acquire(), acquire()].map(|answer| answer["permit"].clone());
     assert_eq!(client.metric("tollgate_permits"), Some(2.0));
     assert_eq!(client.post("/v1/release", &json!({ "permit": permits[0] })).status, 200);

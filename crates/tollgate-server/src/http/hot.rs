@@ -1,4 +1,6 @@
 //! `GET /v1/hot`: the keys with the most requests, tokens and denials.
+//!
+//! A shadow limit also has the keys with the most requests that it alone would have denied.
 
 use std::sync::Arc;
 
@@ -6,11 +8,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use serde_json::{Map, Value, json};
+use tollgate_policy::PolicyInForce;
 
 use super::problem::Problem;
 use super::query::query_pairs;
 use super::{Answer, reply, require_admin};
-use crate::hot_keys::{HotBy, Hottest};
+use crate::hot_keys::{HotBy, HotKey, Hottest};
 use crate::service::Service;
 
 /// The most keys in each list.
@@ -32,7 +35,7 @@ impl Query {
                     let by = HotBy::ALL.into_iter().find(|by| by.as_str() == value);
                     read.by = Some(by.ok_or_else(|| {
                         Problem::bad_request(format!(
-                            "unknown `by={value}`: use `hits`, `tokens` or `denials`"
+                            "unknown `by={value}`: use `hits`, `tokens`, `denials` or `newly_denied`"
                         ))
                     })?);
                 }
@@ -65,12 +68,12 @@ fn hottest(service: &Service, Query { limit: wanted, by }: Query, is_admin: bool
     {
         let Some(metrics) = service.metrics.limit(number) else { continue };
         let mut lists = Map::new();
-        for by in HotBy::ALL.into_iter().filter(|known| by.is_none_or(|by| by == *known)) {
+        for by in metrics.orders().iter().copied().filter(|known| by.is_none_or(|by| by == *known)) {
             let mut hottest = metrics.hot_keys.hottest(by, MOST, now);
             if !is_admin {
                 service.key_mask.mask(&mut hottest);
             }
-            lists.insert(by.as_str().to_owned(), list(&hottest));
+            lists.insert(by.as_str().to_owned(), list(&hottest, &policy));
         }
         limits.insert(name.to_owned(), lists.into());
     }
@@ -83,11 +86,11 @@ fn hottest(service: &Service, Query { limit: wanted, by }: Query, is_admin: bool
     }
 }
 
-fn list(hottest: &Hottest) -> Value {
-    let keys: Vec<Value> = hottest
-        .keys
-        .iter()
-        .map(|hot| json!({ "key": hot.key, "count": hot.count, "error": hot.error }))
-        .collect();
+fn list(hottest: &Hottest, policy: &PolicyInForce<'_>) -> Value {
+    let key = |hot: &HotKey| {
+        let since = policy.unix_time_at(hot.since).as_secs_f64();
+        json!({ "key": hot.key, "count": hot.count, "error": hot.error, "since": since })
+    };
+    let keys: Vec<Value> = hottest.keys.iter().map(key).collect();
     json!({ "keys": keys, "total": hottest.total, "error_bound": hottest.error_bound })
 }

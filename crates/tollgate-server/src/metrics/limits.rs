@@ -14,7 +14,7 @@ use tollgate_policy::{LimitVerdict, PolicyInForce, Verdict};
 
 use super::sharded::{Counter, OwnLines, own_shard, shard_count};
 use super::{OUTCOMES, Outcome, PROTOCOLS, Protocol};
-use crate::hot_keys::{Hit, HotKeys};
+use crate::hot_keys::{Hit, HotBy, HotKeys};
 use crate::retired::Retired;
 
 /// The most tokens of one request that are added to a counter, so that a caller cannot make it overflow.
@@ -47,12 +47,24 @@ pub(crate) struct LimitMetrics {
 struct Counts {
     decisions: [[AtomicU64; OUTCOMES.len()]; PROTOCOLS.len()],
     tokens: AtomicU64,
+    delayed: AtomicU64,      // of the allowed requests
+    newly_denied: AtomicU64, // by a shadow limit alone
     ratios: [AtomicU64; RATIOS.len() + 1],
     ratio_billionths: AtomicU64, // the sum of all ratios
 }
 
+/// A decision of one limit, as it is counted.
+struct CountedDecision {
+    outcome: Outcome,
+    ratio: f64, // what remained of the capacity
+    tokens: u64,
+    is_delayed: bool,
+    is_newly_denied: bool,
+}
+
 impl Counts {
-    fn add(&self, protocol: Protocol, outcome: Outcome, ratio: f64, tokens: u64) {
+    fn add(&self, protocol: Protocol, decided: &CountedDecision) {
+        let CountedDecision { outcome, ratio, tokens, is_delayed, is_newly_denied } = *decided;
         let add = |counter: &AtomicU64, count: u64| counter.fetch_add(count, Ordering::Relaxed);
         add(&self.decisions[protocol as usize][outcome as usize], 1);
         let place = RATIOS.iter().position(|&bound| ratio <= bound).unwrap_or(RATIOS.len());
@@ -62,10 +74,21 @@ impl Counts {
         if tokens > 0 {
             add(&self.tokens, tokens);
         }
+        if is_delayed {
+            add(&self.delayed, 1);
+        }
+        if is_newly_denied {
+            add(&self.newly_denied, 1);
+        }
     }
 
     fn add_counts(&self, other: &Self) {
-        let pairs = [(&self.tokens, &other.tokens), (&self.ratio_billionths, &other.ratio_billionths)];
+        let pairs = [
+            (&self.tokens, &other.tokens),
+            (&self.delayed, &other.delayed),
+            (&self.newly_denied, &other.newly_denied),
+            (&self.ratio_billionths, &other.ratio_billionths),
+        ];
         let decisions = self.decisions.iter().flatten().zip(other.decisions.iter().flatten());
         for (sum, count) in decisions.chain(self.ratios.iter().zip(&other.ratios)).chain(pairs) {
             sum.fetch_add(count.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -90,17 +113,35 @@ impl LimitMetrics {
         protocol: Protocol,
         verdict: &Verdict<'_>,
     ) {
-        let ratio = limit.decision().status.remaining as f64 / limit.capacity().max(1) as f64;
+        let (decision, is_allowed) = (limit.decision(), limit.is_allowed());
         let tokens = if limit.is_charged() { limit.cost().min(MOST_TOKENS) } else { 0 };
-        self.shards[own_shard()].get_or_init(Box::default).0.add(protocol, outcome, ratio, tokens);
+        let is_newly_denied = outcome == Outcome::shadow_deny && verdict.is_allowed();
+        let decided = CountedDecision {
+            outcome,
+            ratio: decision.status.remaining as f64 / limit.capacity().max(1) as f64,
+            tokens,
+            is_delayed: is_allowed && !decision.delay().is_zero(),
+            is_newly_denied,
+        };
+        self.shards[own_shard()].get_or_init(Box::default).0.add(protocol, &decided);
         // A limit without a key has nothing to compare, and a peek uses nothing.
         if limit.limit().has_keys() && limit.cost() > 0 {
-            let hit = Hit { tokens, is_denied: !limit.is_allowed() };
+            let hit = Hit { tokens, is_denied: !is_allowed, is_newly_denied };
             self.hot_keys.count(limit.key_hash(), || limit.key(), hit, verdict.decided_at());
         }
     }
 
-    /// What all threads have counted. None if the limit has decided nothing.
+    /// Whether the limit only watches.
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.is_shadow.load(Ordering::Relaxed)
+    }
+
+    /// The orders of its hot keys.
+    pub(crate) fn orders(&self) -> &'static [HotBy] {
+        HotBy::of(self.is_shadow())
+    }
+
+    /// The counts of all threads. None if the limit has decided nothing.
     fn total(&self) -> Option<Counts> {
         let mut counted = self.shards.iter().filter_map(OnceLock::get).peekable();
         counted.peek()?;
@@ -199,17 +240,17 @@ impl Collector for LimitSeries {
             ConstCounter::new(count).encode(decisions.encode_family(&labels)?)
         };
         for (limit, counts) in &used {
-            let denied = match limit.is_shadow.load(Ordering::Relaxed) {
+            let denied = match limit.is_shadow() {
                 true => Outcome::shadow_deny,
                 false => Outcome::deny,
             };
             for protocol in PROTOCOLS {
                 let counts = counts.decisions[protocol as usize].each_ref().map(value);
-                let is_used = counts.iter().any(|count| *count > 0);
                 for outcome in OUTCOMES {
-                    // Allowed and denied requests are written together: the first denial is then an increase from 0.
+                    // Every usual series is written from the limit's first request on, so that `increase()` sees the first
+                    // denial as an increase from 0.
                     let is_usual = outcome == Outcome::allow || outcome == denied;
-                    if counts[outcome as usize] > 0 || (is_used && is_usual) {
+                    if counts[outcome as usize] > 0 || is_usual {
                         write(&limit.name, outcome, protocol, counts[outcome as usize])?;
                     }
                 }
@@ -232,6 +273,31 @@ impl Collector for LimitSeries {
         for (limit, counts) in &used {
             let labels = [("limit", &*limit.name)];
             ConstCounter::new(value(&counts.tokens)).encode(cost.encode_family(&labels)?)?;
+        }
+
+        let mut delayed = encoder.encode_descriptor(
+            "delayed",
+            "Requests that each limit allowed after a delay",
+            None,
+            MetricType::Counter,
+        )?;
+        for (limit, counts) in &used {
+            let labels = [("limit", &*limit.name)];
+            ConstCounter::new(value(&counts.delayed)).encode(delayed.encode_family(&labels)?)?;
+        }
+
+        let mut newly_denied = encoder.encode_descriptor(
+            "newly_denied",
+            "Requests that all other limits allowed and this shadow limit would have denied",
+            None,
+            MetricType::Counter,
+        )?;
+        for (limit, counts) in &used {
+            if limit.is_shadow() || value(&counts.newly_denied) > 0 {
+                let labels = [("limit", &*limit.name)];
+                ConstCounter::new(value(&counts.newly_denied))
+                    .encode(newly_denied.encode_family(&labels)?)?;
+            }
         }
 
         let mut ratios = encoder.encode_descriptor(
@@ -265,17 +331,20 @@ mod tests {
 
     fn count(limits: &Limits, number: usize, outcome: Outcome) {
         let limit = limits.get(number).unwrap();
-        limit.shards[own_shard()].get_or_init(Box::default).0.add(Protocol::http, outcome, 0.5, 2);
+        let decided =
+            CountedDecision { outcome, ratio: 0.5, tokens: 2, is_delayed: false, is_newly_denied: false };
+        limit.shards[own_shard()].get_or_init(Box::default).0.add(Protocol::http, &decided);
     }
 
-    /// The lines with values, without those of buckets.
+    /// The lines with values, without those of buckets and of other protocols than `http`.
     fn series(limits: &Arc<Limits>) -> Vec<String> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(LimitSeries(Arc::clone(limits))));
         let mut written = String::new();
         text::encode(&mut written, &registry).unwrap();
         let is_value = |line: &&str| !line.starts_with('#') && !line.contains("_bucket");
-        written.lines().filter(is_value).map(str::to_owned).collect()
+        let is_http = |line: &&str| !line.contains("protocol") || line.contains("\"http\"");
+        written.lines().filter(is_value).filter(is_http).map(str::to_owned).collect()
     }
 
     #[test]
@@ -290,6 +359,7 @@ mod tests {
                 r#"decisions_total{limit="b",outcome="allow",protocol="http"} 1"#,
                 r#"decisions_total{limit="b",outcome="deny",protocol="http"} 0"#,
                 r#"cost_total{limit="b"} 2"#,
+                r#"delayed_total{limit="b"} 0"#,
                 r#"remaining_ratio_sum{limit="b"} 0.5"#,
                 r#"remaining_ratio_count{limit="b"} 1"#,
             ]
