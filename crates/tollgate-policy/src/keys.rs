@@ -67,6 +67,11 @@ pub(crate) const POLICY: &[Key] = &[
         "A file with the password that RESP clients must give; without one, anybody may ask.",
     ),
     key("admin", Section(ADMIN), "Who may change things at run time."),
+    key(
+        "dashboard",
+        Flag,
+        "Whether the HTTP listener serves the dashboard at `/` and the playground at `/playground`. Default: `on`.",
+    ),
     key("headers", Section(HEADERS), "Which headers answers carry."),
     key("store", Either(&[Word(&["memory"]), Section(STORE)]), "Where the state of keys is kept."),
     key("identity", Section(IDENTITY), "Where the gateway, forward-auth and tower take attributes from."),

@@ -38,9 +38,9 @@ pub use host::{host_name, normal_host};
 pub use import::{EnvoyImport, import_envoy};
 pub use path::{has_detours, normal_path};
 pub use policy::{
-    Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Descriptor, Entry, Envoy, FairQueue,
-    Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, MaxBytes, Memory, MinRate, OnError,
-    OwnLimits, Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tenants,
+    Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Dashboard, Descriptor, Entry, Envoy,
+    FairQueue, Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, MaxBytes, Memory, MinRate,
+    OnError, OwnLimits, Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tenants,
     TenantsFileError, Tier, Timeouts, Tls, Trust, Uncounted, UnusableFile, UpstreamHeaders, WhenMissing,
     WhyExact, Work, XRateLimit,
 };

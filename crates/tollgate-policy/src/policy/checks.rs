@@ -296,6 +296,7 @@ impl Policy {
     pub fn sections_changed_from(&self, before: &Self) -> Vec<&'static str> {
         let changed = [
             ("listen.hosts", self.hosts != before.hosts),
+            ("dashboard", self.dashboard != before.dashboard),
             ("headers", self.headers != before.headers),
             ("identity", self.identity != before.identity),
             ("tiers", (&self.tiers, &self.default_tier) != (&before.tiers, &before.default_tier)),

@@ -34,7 +34,8 @@ pub use self::matching::Match;
 pub(crate) use self::matching::{Condition, Literal, Pattern, PatternIndex, Patterns, Position, View};
 pub(crate) use self::sent_rule::sent_rule;
 pub use self::settings::{
-    AddressHeader, ClientIp, Headers, Identity, Ietf, Listen, Record, Tls, Trust, UpstreamHeaders, XRateLimit,
+    AddressHeader, ClientIp, Dashboard, Headers, Identity, Ietf, Listen, Record, Tls, Trust, UpstreamHeaders,
+    XRateLimit,
 };
 pub use self::store::{MaxBytes, Memory, Redis, RedisTls, Sentinel, StoreSettings};
 pub use self::tenants::{OwnLimits, Tenant, Tenants};
@@ -59,6 +60,8 @@ pub struct Policy {
     pub resp_password_file: Option<String>,
     /// A file with the token of admin calls.
     pub admin_token_file: Option<String>,
+    /// Whether the service has a dashboard and a playground.
+    pub dashboard: Dashboard,
     /// Which headers answers carry.
     pub headers: Headers,
     /// Where the state of keys is kept.
@@ -197,6 +200,7 @@ impl Policy {
             tls: get("tls").and_then(|node| Tls::read(reader, node, file)),
             resp_password_file: get("resp_password_file").and_then(path),
             admin_token_file: get("admin").and_then(|node| settings::admin(reader, node, file)),
+            dashboard: get("dashboard").map_or_else(Dashboard::default, |node| Dashboard::read(reader, node)),
             headers: get("headers").map_or_else(Headers::default, |node| Headers::read(reader, node)),
             store: get("store")
                 .map_or_else(StoreSettings::default, |node| StoreSettings::read(reader, node, file)),

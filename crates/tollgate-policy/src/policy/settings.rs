@@ -105,6 +105,22 @@ pub(super) fn path(reader: &Reader<'_>, node: &Node, file: &Path) -> Option<Stri
     Some(absolute.display().to_string())
 }
 
+/// Whether the HTTP listener serves the dashboard and the playground.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dashboard {
+    /// It does.
+    #[default]
+    On,
+    /// It does not.
+    Off,
+}
+
+impl Dashboard {
+    pub(super) fn read(reader: &Reader<'_>, node: &Node) -> Self {
+        if reader.flag(node) == Some(false) { Self::Off } else { Self::On }
+    }
+}
+
 /// Which headers answers carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers {

@@ -10,6 +10,7 @@ mod json;
 mod keys;
 mod limits;
 mod metrics;
+mod pages;
 mod permits;
 mod pressure;
 pub(crate) mod problem;
@@ -62,7 +63,9 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Service>>)> {
         ("/readyz", get(health::ready)),
         ("/healthz", get(health::ready)),
         ("/openapi.json", get(openapi)),
-        ("/", get(front)),
+        ("/", get(pages::front)),
+        ("/playground", get(pages::playground)),
+        ("/assets/{hash}/{*name}", get(pages::asset)),
     ]
 }
 
@@ -100,17 +103,6 @@ fn require_admin(service: &Service, request: &Request<Body>) -> Result<(), Probl
 
 async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
-}
-
-/// What to try, for whoever opens it in a browser.
-async fn front() -> Response {
-    let text = "Tollgate is running.\n\n\
-        POST /v1/check      decide a request\n\
-        GET  /v1/limits     the policy in force\n\
-        GET  /v1/hot        hot keys\n\
-        GET  /metrics       for Prometheus\n\
-        GET  /openapi.json  everything else\n";
-    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
 
 async fn not_found(request: Request<Body>) -> Problem {

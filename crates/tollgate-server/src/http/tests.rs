@@ -11,7 +11,7 @@ use super::*;
 use crate::reload::Reloader;
 
 /// What is there without being described: for browsers, for those who look for it by an old name, and the description.
-const NOT_DESCRIBED: [&str; 3] = ["/", "/healthz", "/openapi.json"];
+const NOT_DESCRIBED: [&str; 5] = ["/", "/playground", "/assets/{hash}/{*name}", "/healthz", "/openapi.json"];
 
 fn described() -> Value {
     serde_json::from_str(OPENAPI).unwrap()
