@@ -202,6 +202,7 @@ pub(crate) struct Activity {
     last: AtomicU32,  // second in which a request began or ended
     is_closing: AtomicBool,
     closing: Notify,
+    aborted: Notify,
 }
 
 impl Activity {
@@ -214,6 +215,7 @@ impl Activity {
             last,
             is_closing: AtomicBool::new(false),
             closing: Notify::new(),
+            aborted: Notify::new(),
         }
     }
 
@@ -247,6 +249,16 @@ impl Activity {
     fn close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
         self.closing.notify_one();
+    }
+
+    /// Ends the connection, whatever is under way on it.
+    pub(crate) fn abort(&self) {
+        self.aborted.notify_one();
+    }
+
+    /// Waits until the connection is to end at once.
+    pub(crate) async fn aborted(&self) {
+        self.aborted.notified().await;
     }
 
     /// Waits until the connection is asked to close.

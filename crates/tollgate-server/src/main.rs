@@ -12,6 +12,7 @@ mod client;
 mod commands;
 mod connections;
 mod cross_site;
+mod dashboard;
 mod demo;
 mod distribution;
 mod gateway;

@@ -16,12 +16,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use serde::Serialize;
 use tollgate::{DelayQueue, Nanos, Timestamp};
 use tollgate_policy::{DescriptorVerdict, Engine, PolicyInForce, Source, Verdict};
 
 use self::descriptors::{DescriptorSeries, Descriptors};
 use self::leases::LeaseSeries;
-pub(crate) use self::limits::LimitMetrics;
+pub(crate) use self::limits::{LimitMetrics, LimitTotals, RATIOS};
 use self::limits::{LimitSeries, Limits};
 use self::sharded::Counter;
 use crate::connections::{ConnectionMetrics, Connections};
@@ -125,6 +126,16 @@ pub(crate) struct RecordMetrics {
     pub(crate) active: Gauge,
 }
 
+/// The answers to all requests since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct RequestTotals {
+    /// Also after a delay.
+    pub(crate) allowed: u64,
+    pub(crate) delayed: u64,
+    pub(crate) denied: u64,
+    pub(crate) errors: u64,
+}
+
 /// All that is counted.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -224,6 +235,47 @@ impl Metrics {
     /// What is counted of the limit of this number.
     pub(crate) fn limit(&self, number: usize) -> Option<Arc<LimitMetrics>> {
         self.limits.get(number)
+    }
+
+    /// All limits that have decided something, with their counts.
+    pub(crate) fn limit_totals(&self) -> Vec<(Arc<LimitMetrics>, LimitTotals)> {
+        self.limits.totals()
+    }
+
+    /// What rules that came with requests have allowed and denied.
+    pub(crate) fn sent_totals(&self) -> [u64; 2] {
+        self.limits.sent_totals()
+    }
+
+    /// The answers to all requests.
+    pub(crate) fn request_totals(&self) -> RequestTotals {
+        let of = |outcome: RequestOutcome| self.requests.iter().map(|of| of[outcome as usize].get()).sum();
+        RequestTotals {
+            allowed: of(RequestOutcome::allow),
+            delayed: self.wait.counts().iter().sum(),
+            denied: of(RequestOutcome::deny),
+            errors: of(RequestOutcome::error),
+        }
+    }
+
+    /// Requests by who decided them.
+    pub(crate) fn source_totals(&self) -> impl Iterator<Item = (Source, u64)> {
+        SOURCES.into_iter().zip(self.sources.iter().map(Counter::get))
+    }
+
+    /// How long decisions took.
+    pub(crate) const fn decision_duration(&self) -> &Distribution {
+        &self.duration
+    }
+
+    /// How long requests were delayed.
+    pub(crate) const fn delay(&self) -> &Distribution {
+        &self.wait
+    }
+
+    /// Whether decisions are recorded now.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.record.active.get() != 0
     }
 
     /// Drops what is gone since a reload. To be called every second, and not on a worker.

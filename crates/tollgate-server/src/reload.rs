@@ -74,6 +74,12 @@ impl Service {
         match &result {
             Ok(reloaded) => {
                 self.metrics.reloaded(Ok(unix_time()));
+                let changes = match reloaded.changes.len() {
+                    0 => "nothing has changed".to_owned(),
+                    1..=3 => reloaded.changes.join("; "),
+                    more => format!("{}; and {} more", reloaded.changes[..2].join("; "), more - 2),
+                };
+                self.dashboard.log.add("reload", format!("the policy was reloaded: {changes}"));
                 tracing::info!(file = %source, why, changes = reloaded.changes.join("; "), "policy reloaded");
                 for setting in &reloaded.needs_restart {
                     tracing::warn!(setting, "changed in the policy file, and takes effect at the next start");
@@ -81,6 +87,8 @@ impl Service {
             }
             Err(error) => {
                 self.metrics.reloaded(Err(()));
+                let text = "the policy file has a fault, and the old policy stays in force: see the log";
+                self.dashboard.log.add("reload", text.to_owned());
                 tracing::error!(file = %source, why, error, "policy not reloaded; the old one stays in force");
             }
         }

@@ -9,6 +9,7 @@ use tollgate_policy::{Engine, Policy};
 
 use crate::admin::Admin;
 use crate::connections::Connections;
+use crate::dashboard::Dashboard;
 use crate::held::Held;
 use crate::hot_keys::KeyMask;
 use crate::metrics::Metrics;
@@ -36,6 +37,7 @@ pub(crate) struct Service {
     on_reload: OnceLock<Follow>,
     pub(crate) admin: Admin,
     pub(crate) key_mask: KeyMask,
+    pub(crate) dashboard: Dashboard,
     pub(crate) resp_password: Password,
     pub(crate) connections: Arc<Connections>,
     pub(crate) reloader: Reloader,
@@ -93,6 +95,7 @@ impl Service {
             on_reload: OnceLock::new(),
             admin,
             key_mask: KeyMask::default(),
+            dashboard: Dashboard::default(),
             resp_password,
             connections,
             reloader,
@@ -110,6 +113,7 @@ impl Service {
 
     /// Tells them.
     pub(crate) fn has_reloaded(&self) {
+        self.dashboard.policy_changed();
         if let Some(follow) = self.on_reload.get() {
             follow(&self.engine.policy());
         }
@@ -138,6 +142,7 @@ impl Service {
 
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        self.dashboard.close();
     }
 
     /// Waits until nothing is left to be written.
@@ -161,6 +166,7 @@ impl Service {
         if let Some(recorder) = &self.recorder {
             recorder.flush();
         }
+        self.dashboard.tick(self);
     }
 }
 

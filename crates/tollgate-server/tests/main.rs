@@ -12,6 +12,7 @@ mod envoy;
 mod envoy_client;
 mod envoy_differential;
 mod envoy_directory;
+mod events;
 mod forward_auth;
 mod gateway;
 mod grpc;

@@ -1,5 +1,6 @@
 //! What is counted of the gateway.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -8,11 +9,13 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabel
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use serde::Serialize;
 use tollgate::Nanos;
 
 use super::behind::Behind;
+use super::slots::SlotsView;
 use super::upstream::CallError;
-use crate::distribution::Distribution;
+use crate::distribution::{Distribution, Recent};
 use crate::metrics::sharded::Counter;
 
 /// How a request ended.
@@ -35,6 +38,19 @@ pub(super) enum Ended {
 
 const ENDED: [Ended; 6] =
     [Ended::forwarded, Ended::denied, Ended::no_slot, Ended::refused, Ended::failed, Ended::gone];
+
+impl Ended {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::forwarded => "forwarded",
+            Self::denied => "denied",
+            Self::no_slot => "no_slot",
+            Self::refused => "refused",
+            Self::failed => "failed",
+            Self::gone => "gone",
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EndedLabels {
@@ -138,6 +154,38 @@ impl GatewayMetrics {
         }
     }
 
+    /// How long the application took to begin its answers.
+    pub(crate) const fn upstream_durations(&self) -> &Distribution {
+        &self.answered
+    }
+
+    /// How long requests waited for a slot.
+    pub(crate) const fn queue_waits(&self) -> &Distribution {
+        &self.queued
+    }
+
+    /// How the gateway is now. None before it has started.
+    pub(crate) fn view(&self, durations: &Recent, waits: &Recent) -> Option<GatewayView> {
+        let watched = self.watched.load_full()?;
+        let now = watched.clock.now();
+        let upstream = |upstream: &super::upstream::Upstream| UpstreamView {
+            name: upstream.authority.clone(),
+            in_flight: upstream.in_flight(),
+            is_up: upstream.is_well(now),
+        };
+        let [duration_p50, duration_p99] = quantiles(durations, &self.answered, [0.5, 0.99]);
+        let [wait_p50, wait_p95] = quantiles(waits, &self.queued, [0.5, 0.95]);
+        Some(GatewayView {
+            slots: watched.slots.as_ref().map(|slots| slots.view()),
+            upstreams: watched.upstreams.iter().map(upstream).collect(),
+            ended: ENDED.map(|outcome| (outcome.as_str(), self.ended[outcome as usize].get())).into(),
+            duration_p50,
+            duration_p99,
+            wait_p50,
+            wait_p95,
+        })
+    }
+
     /// Lets this be looked at.
     pub(super) fn watch(&self, behind: Arc<Behind>) {
         self.watched.store(Some(behind));
@@ -162,6 +210,36 @@ impl GatewayMetrics {
     pub(super) fn queued(&self, time: Nanos) {
         self.queued.observe(time.get() as f64 / 1e9);
     }
+}
+
+fn quantiles<const N: usize>(
+    recent: &Recent,
+    distribution: &Distribution,
+    parts: [f64; N],
+) -> [Option<f64>; N] {
+    match recent.quantiles(distribution, parts) {
+        Some(values) => values.map(Some),
+        None => [None; N],
+    }
+}
+
+/// How the gateway is. Quantiles are of the last 10 to 15 seconds, in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GatewayView {
+    slots: Option<SlotsView>,
+    upstreams: Vec<UpstreamView>,
+    ended: BTreeMap<&'static str, u64>, // requests so far
+    duration_p50: Option<f64>,          // of the application, to the begin of its answer
+    duration_p99: Option<f64>,
+    wait_p50: Option<f64>, // for a slot
+    wait_p95: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct UpstreamView {
+    name: String,
+    in_flight: usize,
+    is_up: bool,
 }
 
 #[derive(Debug)]

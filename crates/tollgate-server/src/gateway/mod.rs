@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_policy::{LoadSource, Policy};
 
 use self::behind::Behind;
-pub(crate) use self::metrics::GatewayMetrics;
+pub(crate) use self::metrics::{GatewayMetrics, GatewayView};
 use self::pressure::{EVERY, Pressure};
 use crate::connections::Activity;
 use crate::listener::{Connection, Speak};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::Serialize;
 use tollgate::adaptive::{Aimd, Bounds, Gradient2, Vegas, Windowed};
 use tollgate::{AdaptiveLimiter, Clock, FairSemaphore, Flight, Nanos, NoSlot, Slot, Timestamp, Weight};
 use tollgate_policy::{Adaptive, FairQueue, Gateway as Settings, Work};
@@ -38,6 +39,15 @@ enum Kind {
 
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// How the slots are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct SlotsView {
+    in_use: usize,
+    limit: u64,
+    waiting: usize,
+    is_adaptive: bool,
 }
 
 /// Who asks for a slot, and what for.
@@ -188,6 +198,16 @@ impl Slots {
 
     pub(super) fn waiting(&self) -> usize {
         self.semaphore().waiting()
+    }
+
+    /// How they are now.
+    pub(super) fn view(&self) -> SlotsView {
+        SlotsView {
+            in_use: self.in_use(),
+            limit: self.limit(),
+            waiting: self.waiting(),
+            is_adaptive: matches!(self.kind, Kind::Adaptive(_)),
+        }
     }
 
     /// Learns how long a request took.

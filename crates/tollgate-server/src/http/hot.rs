@@ -86,7 +86,8 @@ fn hottest(service: &Service, Query { limit: wanted, by }: Query, is_admin: bool
     }
 }
 
-fn list(hottest: &Hottest, policy: &PolicyInForce<'_>) -> Value {
+/// A list as JSON.
+pub(crate) fn list(hottest: &Hottest, policy: &PolicyInForce<'_>) -> Value {
     let key = |hot: &HotKey| {
         let since = policy.unix_time_at(hot.since).as_secs_f64();
         json!({ "key": hot.key, "count": hot.count, "error": hot.error, "since": since })

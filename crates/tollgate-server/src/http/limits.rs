@@ -11,12 +11,15 @@ use super::reply;
 use crate::service::Service;
 
 pub(super) async fn handle(State(service): State<Arc<Service>>) -> Response {
-    let policy = service.engine.policy();
+    reply(&policy_json(&service.engine.policy()))
+}
+
+/// The limits, the tiers and the default tier of a policy.
+pub(crate) fn policy_json(policy: &Policy) -> Value {
     let limits: Vec<Value> =
         policy.limits.iter().map(|limit| shown_limit(limit, &policy.environment_values)).collect();
-    reply(
-        &json!({ "limits": limits, "tiers": tiers(&policy), "default_tier": policy.default_tier.as_deref().map(|tier| policy.environment_values.as_written(tier)) }),
-    )
+    let default_tier = policy.default_tier.as_deref().map(|tier| policy.environment_values.as_written(tier));
+    json!({ "limits": limits, "tiers": tiers(policy), "default_tier": default_tier })
 }
 
 fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {

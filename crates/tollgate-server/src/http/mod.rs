@@ -2,9 +2,11 @@
 
 mod check;
 mod envoy;
+mod events;
 mod explain;
 mod forward_auth;
 mod health;
+mod history;
 mod hot;
 mod json;
 mod keys;
@@ -29,7 +31,9 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, any, get, post, put};
 use serde::Serialize;
 
+pub(crate) use self::hot::list as hot_list;
 pub(crate) use self::json::LONGEST_TEXT;
+pub(crate) use self::limits::policy_json;
 use self::problem::Problem;
 pub(crate) use self::server::Http;
 use crate::listener::Connection;
@@ -53,6 +57,8 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Service>>)> {
         ("/v1/explain", post(explain::handle)),
         ("/v1/limits", get(limits::handle)),
         ("/v1/hot", get(hot::handle)),
+        ("/v1/events", get(events::handle)),
+        ("/v1/history", get(history::handle)),
         ("/v1/keys", get(keys::look).delete(keys::reset)),
         ("/v1/tenants/{id}", put(tenants::handle)),
         ("/v1/pressure", put(pressure::handle)),

@@ -13,11 +13,17 @@ use crate::admin::Refused;
 pub(crate) struct Problem {
     status: StatusCode,
     detail: String,
+    retry_after: Option<u32>, // seconds
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), retry_after: None }
+    }
+
+    /// The same, with a time in seconds after which to try again.
+    pub(crate) fn with_retry_after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
     }
 
     /// What was sent makes no sense.
@@ -64,6 +70,9 @@ impl IntoResponse for Problem {
         let mut response = Response::new(Body::from(body.to_string()));
         *response.status_mut() = self.status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service as _;
 
+use super::events::EVENTS;
 use super::problem::Problem;
 use super::router;
 use crate::connections::Activity;
@@ -66,8 +67,12 @@ impl Speak for Http {
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let aborted = Arc::clone(&activity);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection);
+            if request.uri().path() == EVENTS {
+                request.extensions_mut().insert(Arc::clone(&activity));
+            }
             let refusal = self.refusal(&request, connection);
             let mut router = self.router.clone();
             let in_flight = activity.begin();
@@ -89,6 +94,7 @@ impl Speak for Http {
         // What goes wrong on a connection is the client's affair: it hung up, or sent no HTTP.
         tokio::select! {
             _ = &mut connection => {}
+            () = aborted.aborted() => {}
             () = stop => {
                 connection.as_mut().graceful_shutdown();
                 let _ = connection.await;

@@ -24,7 +24,7 @@ const MOST_TOKENS: u64 = u32::MAX as u64;
 const SENT: &str = "(sent)";
 
 /// The bounds of what remains of a limit, as a part of it.
-const RATIOS: [f64; 9] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0];
+pub(crate) const RATIOS: [f64; 9] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0];
 
 /// What is counted of all limits.
 #[derive(Default)]
@@ -51,6 +51,23 @@ struct Counts {
     newly_denied: AtomicU64, // by a shadow limit alone
     ratios: [AtomicU64; RATIOS.len() + 1],
     ratio_billionths: AtomicU64, // the sum of all ratios
+}
+
+/// What one limit has counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LimitTotals {
+    /// Requests that it allowed, also after a delay.
+    pub(crate) allowed: u64,
+    /// Requests that it allowed after a delay.
+    pub(crate) delayed: u64,
+    /// Requests that it denied, or would have denied as a shadow limit.
+    pub(crate) denied: u64,
+    /// Requests that all other limits allowed and it would have denied as a shadow limit.
+    pub(crate) newly_denied: u64,
+    /// Tokens that it charged.
+    pub(crate) tokens: u64,
+    /// How often what remained of it was within each of [`RATIOS`], and above.
+    pub(crate) remaining: [u64; RATIOS.len() + 1],
 }
 
 /// A decision of one limit, as it is counted.
@@ -141,6 +158,26 @@ impl LimitMetrics {
         HotBy::of(self.is_shadow())
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it has counted. None if it has decided nothing.
+    pub(crate) fn totals(&self) -> Option<LimitTotals> {
+        let counts = self.total()?;
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let of =
+            |outcome: Outcome| counts.decisions.iter().map(|of| value(&of[outcome as usize])).sum::<u64>();
+        Some(LimitTotals {
+            allowed: of(Outcome::allow),
+            delayed: value(&counts.delayed),
+            denied: of(Outcome::deny) + of(Outcome::shadow_deny),
+            newly_denied: value(&counts.newly_denied),
+            tokens: value(&counts.tokens),
+            remaining: counts.ratios.each_ref().map(value),
+        })
+    }
+
     /// The counts of all threads. None if the limit has decided nothing.
     fn total(&self) -> Option<Counts> {
         let mut counted = self.shards.iter().filter_map(OnceLock::get).peekable();
@@ -187,6 +224,18 @@ impl Limits {
     /// What is counted of the limit of this number.
     pub(super) fn get(&self, number: usize) -> Option<Arc<LimitMetrics>> {
         self.by_number.load().get(number).cloned().flatten()
+    }
+
+    /// All limits that have decided something, with their counts.
+    pub(super) fn totals(&self) -> Vec<(Arc<LimitMetrics>, LimitTotals)> {
+        let limits = self.by_number.load_full();
+        limits.iter().flatten().filter_map(|limit| Some((Arc::clone(limit), limit.totals()?))).collect()
+    }
+
+    /// What rules that came with requests have allowed and denied.
+    pub(super) fn sent_totals(&self) -> [u64; 2] {
+        let sum = |outcome: usize| self.sent.iter().map(|of| of[outcome].get()).sum();
+        [sum(0), sum(1)]
     }
 
     /// Counts the decisions of the limits of a call.

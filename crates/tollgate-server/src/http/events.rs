@@ -1,0 +1,114 @@
+//! `GET /v1/events`: what the dashboard and `tollgate top` show, as server-sent events.
+//!
+//! A stream is a follower of [`Dashboard`](crate::dashboard::Dashboard). Its frames are sent in pieces, so that the connection
+//! copies a large one bit by bit.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use axum::response::Response;
+use futures_util::stream;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::problem::Problem;
+use super::query::query_pairs;
+use super::{Answer, require_admin};
+use crate::connections::Activity;
+use crate::dashboard::{Following, Frame, KeyNames, NotFollowing};
+use crate::listener::Connection;
+use crate::service::Service;
+
+/// The path. The HTTP server gives its requests a handle of their connection.
+pub(super) const EVENTS: &str = "/v1/events";
+
+/// The largest piece of a frame.
+const PIECE: usize = 16 << 10;
+
+pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    if !query_pairs(request.uri().query())?.is_empty() {
+        return Err(Problem::bad_request("the query takes nothing: the events are of all limits"));
+    }
+    let names = match require_admin(&service, &request) {
+        Ok(()) => KeyNames::Clear,
+        // A caller with a wrong token would wonder why the names are hidden.
+        Err(refused) if request.headers().contains_key(header::AUTHORIZATION) => return Err(refused),
+        Err(_) => KeyNames::Hashed,
+    };
+    let extensions = request.extensions();
+    let connection = *extensions.get::<Connection>().expect("every request knows its connection");
+    let activity = extensions.get::<Arc<Activity>>().map(Arc::clone);
+    let following = service.follow_dashboard(names, activity).map_err(|refused| {
+        let mut problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string());
+        if refused == NotFollowing::Full {
+            problem = problem.with_retry_after(5);
+        }
+        problem
+    })?;
+    let caller = Caller { headers: request.headers().clone(), is_loopback: connection.is_loopback };
+    let state = Events { following, caller, rest: Bytes::new(), has_started: false };
+    let body = Body::from_stream(stream::unfold(state, Events::next));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Without it, nginx keeps events back until its buffer is full.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// Who follows.
+struct Caller {
+    headers: HeaderMap,
+    is_loopback: bool,
+}
+
+/// What is left to be sent.
+struct Events {
+    following: Following,
+    caller: Caller,
+    rest: Bytes,
+    has_started: bool,
+}
+
+impl Events {
+    /// The next piece. None when the stream ends.
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        self.following.take();
+        while self.rest.is_empty() {
+            self.rest = self.next_frame().await?;
+            self.following.take();
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE));
+        Some((Ok(piece), self))
+    }
+
+    async fn next_frame(&mut self) -> Option<Bytes> {
+        if !self.has_started {
+            self.has_started = true;
+            return self.start().await;
+        }
+        let names = self.following.names();
+        match self.following.frames.recv().await.as_deref() {
+            Ok(Frame::Tick(frames)) => Some(frames[names as usize].clone().unwrap_or_default()),
+            // The admin token may be another one now.
+            Ok(Frame::Restart) if names == KeyNames::Clear && !self.is_admin() => None,
+            // It has missed frames, or has to forget what it knows.
+            Ok(Frame::Restart) | Err(RecvError::Lagged(_)) => self.start().await,
+            Err(RecvError::Closed) => None,
+        }
+    }
+
+    /// Everything. With thousands of limits this takes milliseconds, which other requests do not have to wait for.
+    async fn start(&self) -> Option<Bytes> {
+        let (service, names) = (Arc::clone(self.following.service()), self.following.names());
+        tokio::task::spawn_blocking(move || service.dashboard.start(&service, names)).await.ok()
+    }
+
+    fn is_admin(&self) -> bool {
+        let Caller { headers, is_loopback } = &self.caller;
+        self.following.service().admin.allows(headers, *is_loopback).is_ok()
+    }
+}
