@@ -15,6 +15,7 @@ mod error;
 mod log;
 mod most;
 mod ordered;
+pub mod playground;
 pub mod plot;
 mod policy_replay;
 mod random;

@@ -67,15 +67,16 @@ impl Lines {
             [0x1f, 0x8b] => Box::new(MultiGzDecoder::new(plain)),
             _ => Box::new(plain),
         };
-        Ok(Self {
-            file: file.to_owned(),
-            source,
-            buffer: Vec::new(),
-            from: 0,
-            to: 0,
-            number: 0,
-            is_over: false,
-        })
+        Ok(Self::new(file, source))
+    }
+
+    /// Lines that are in memory. Errors name `file`, which is not opened.
+    pub(crate) fn of_text(file: &Path, text: String) -> Self {
+        Self::new(file, Box::new(std::io::Cursor::new(text.into_bytes())))
+    }
+
+    fn new(file: &Path, source: Box<dyn Read>) -> Self {
+        Self { file: file.to_owned(), source, buffer: Vec::new(), from: 0, to: 0, number: 0, is_over: false }
     }
 
     /// The number of the line that was told last, from 1.

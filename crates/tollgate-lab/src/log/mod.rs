@@ -220,17 +220,45 @@ impl Logs {
         let mut counts = Counts::default();
         for file in &self.files {
             let before = counts.requests;
-            let mut progress = || progress(Progress { read: read.load(Ordering::Relaxed), of });
+            let mut progress = |line: u64| {
+                if line.is_multiple_of(TOLD_EVERY) {
+                    progress(Progress { read: read.load(Ordering::Relaxed), of });
+                }
+                ControlFlow::Continue(())
+            };
             let mut reading = Reading::new(file, Lines::open(file, &read)?, &self.options)?;
             if reading.all(&mut counts, &mut progress, each)?.is_break() {
                 break;
             }
+            let _ = progress(0);
             if counts.requests == before {
                 return Err(reading.nothing());
             }
         }
         Ok(counts)
     }
+}
+
+/// Reads a log that is in memory, as [`Logs::read`] does a file. Errors name `name` as the file. `go_on` is called with the number of
+/// the line before each line. A break from it or from `each` ends the reading, and a log that was ended so may be without a request.
+///
+/// # Errors
+///
+/// When the text is of an unknown kind, has no request, or has a line whose client can be read in two ways.
+pub(crate) fn read_text(
+    name: &Path,
+    text: String,
+    options: &LogOptions,
+    go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    each: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
+) -> Result<Counts, LabError> {
+    let mut counts = Counts::default();
+    let mut reading = Reading::new(name, Lines::of_text(name, text), options)?;
+    let ended = reading.all(&mut counts, go_on, each)?;
+    if counts.requests == 0 && ended.is_continue() {
+        return Err(reading.nothing());
+    }
+    Ok(counts)
 }
 
 /// A file on its way through.
@@ -296,13 +324,13 @@ impl<'f> Reading<'f> {
     fn all(
         &mut self,
         counts: &mut Counts,
-        progress: &mut dyn FnMut(),
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
         each: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, LabError> {
         let mut again = Again::new();
         loop {
-            if self.lines.number().is_multiple_of(TOLD_EVERY) {
-                progress();
+            if progress(self.lines.number()).is_break() {
+                return Ok(ControlFlow::Break(()));
             }
             let taken = again.pop_front();
             let (number, line) = match &taken {
@@ -348,7 +376,6 @@ impl<'f> Reading<'f> {
                 Read::GoesOn => unreachable!("a row that was joined ends"),
             }
         }
-        progress();
         Ok(ControlFlow::Continue(()))
     }
 

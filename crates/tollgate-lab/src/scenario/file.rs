@@ -67,8 +67,17 @@ const fn one() -> u64 {
 pub fn read_scenario(file: &Path) -> Result<Scenario, LabError> {
     let text =
         std::fs::read_to_string(file).map_err(|error| LabError::Read { file: file.to_owned(), error })?;
+    scenario_of_text(&text, file)
+}
+
+/// Reads the text of a scenario file. Errors name `file`, which is not opened.
+///
+/// # Errors
+///
+/// When the text makes no sense.
+pub(crate) fn scenario_of_text(text: &str, file: &Path) -> Result<Scenario, LabError> {
     let refused = |why: String| LabError::Asked(format!("{}: {why}", file.display()));
-    let read: ScenarioFile = serde_saphyr::from_str(&text).map_err(|error| LabError::yaml(file, &error))?;
+    let read: ScenarioFile = serde_saphyr::from_str(text).map_err(|error| LabError::yaml(file, &error))?;
     let nanos = |what: &str, text: &str| {
         let span = quantity::duration(text).map_err(|why| refused(format!("`{what}: {text}`: {why}")))?;
         Ok::<u64, LabError>(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))

@@ -10,6 +10,7 @@ use crate::random::Random;
 
 pub use self::built_in::{BUILT_IN, built_in};
 pub use self::file::read_scenario;
+pub(crate) use self::file::scenario_of_text;
 
 /// The most groups of clients in a scenario.
 pub(crate) const MOST_GROUPS: usize = 64;
@@ -264,7 +265,8 @@ impl Arrivals {
                 }
                 *left -= 1;
                 let (phase, client) = phases[*place];
-                Some((self.from + *round * *every + phase, client))
+                let begin = self.from.saturating_add(round.saturating_mul(*every));
+                Some((begin.saturating_add(phase), client))
             }
             Pace::Together { at, place, client, left, burst } => {
                 if *left == 0 {

@@ -32,7 +32,7 @@ use self::limit::ReadLimit;
 pub use self::limit::{KeyPart, Limit, OnError, WhenMissing};
 pub use self::matching::Match;
 pub(crate) use self::matching::{Condition, Literal, Pattern, PatternIndex, Patterns, Position, View};
-pub(crate) use self::sent_rule::sent_rule;
+pub use self::sent_rule::sent_rule;
 pub use self::settings::{
     AddressHeader, ClientIp, Dashboard, Headers, Identity, Ietf, Listen, Record, Tls, Trust, UpstreamHeaders,
     XRateLimit,

@@ -8,12 +8,26 @@ use crate::keys;
 use crate::reader::Reader;
 use crate::yaml;
 
-/// A rule that comes with a request, from its numbers as JSON has them.
+/// The rule that a caller of `POST /v1/throttle` sends: an algorithm, and its numbers as a JSON object.
+///
+/// The numbers have the names and the text of the policy file. They are bounded more tightly than in the policy file, so that the
+/// state of a key takes at most about 8 KiB. The caller bounds the length of the text.
+///
+/// ```
+/// use tollgate_core::AlgorithmKind;
+/// use tollgate_policy::sent_rule;
+///
+/// let rule = sent_rule(AlgorithmKind::TokenBucket, r#"{"rate": "5/s", "burst": 10}"#)?;
+/// assert_eq!(rule.capacity(), 10);
+/// let error = sent_rule(AlgorithmKind::TokenBucket, r#"{"rate": "fast"}"#).unwrap_err();
+/// assert!(error.contains("write a rate as 5/s"), "{error}");
+/// # Ok::<(), String>(())
+/// ```
 ///
 /// # Errors
 ///
 /// What is wrong, and what would be right.
-pub(crate) fn sent_rule(kind: AlgorithmKind, numbers: &str) -> Result<Rule, String> {
+pub fn sent_rule(kind: AlgorithmKind, numbers: &str) -> Result<Rule, String> {
     // What a caller sends names nothing of ours.
     let as_it_is = |name: &str| Some(format!("${{{name}}}"));
     let reader = Reader::new(&as_it_is);
