@@ -25,7 +25,7 @@ impl Timeline {
     }
 
     fn ending_after(last: u64) -> Self {
-        let end = last.saturating_add(last / 32).max(1);
+        let end = last.saturating_add((last / 32).max(1));
         let step = tidy(end.div_ceil(STEPS_OF_DURATION));
         let duration = end.div_ceil(step).saturating_mul(step);
         Self { duration, bin: tidy(duration.div_ceil(MOST_BINS)) }

@@ -102,3 +102,6 @@ pub fn play(
     }
     Ok(PlaygroundReply::new(traffic, timeline, replies))
 }
+
+#[cfg(test)]
+mod tests;
