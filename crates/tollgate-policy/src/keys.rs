@@ -97,6 +97,11 @@ pub(crate) const POLICY: &[Key] = &[
         "One multiplier on every rate while the upstream is overloaded.",
     ),
     key("record", Section(RECORD), "Writes every decision to a file, as a line of JSON."),
+    key(
+        "telemetry",
+        Section(TELEMETRY),
+        "Exports traces and metrics to an OpenTelemetry collector. Needs the cargo feature `otlp`, which is on by default.",
+    ),
 ];
 
 pub(crate) const LISTEN: &[Key] = &[
@@ -590,6 +595,20 @@ pub(crate) const ADAPTIVE_RATES: &[Key] = &[
     ),
     key("low", Time, "One below which they go up again."),
     key("floor", Fraction, "The least the multiplier can be."),
+];
+
+pub(crate) const TELEMETRY: &[Key] = &[
+    key(
+        "otlp",
+        Text,
+        "The collector, which must accept OTLP over HTTP, such as `http://127.0.0.1:4318`. `/v1/traces` and `/v1/metrics` are added.",
+    ),
+    key(
+        "sample",
+        Fraction,
+        "The share of requests that get a trace if the caller sent none. A request with a sampled `traceparent` is always traced. At most 1000 requests per second are traced. Default: `0.01`.",
+    ),
+    key("interval", Time, "The time between two exports of metrics, 1s to 1h. Default: `60s`."),
 ];
 
 pub(crate) const RECORD: &[Key] = &[

@@ -40,9 +40,9 @@ pub use path::{has_detours, normal_path};
 pub use policy::{
     Adaptive, AdaptiveRates, AddressHeader, Change, ClientIp, Cost, Dashboard, Descriptor, Entry, Envoy,
     FairQueue, Gateway, Headers, Identity, Ietf, KeyPart, Limit, Listen, Match, MaxBytes, Memory, MinRate,
-    OnError, OwnLimits, Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Tenant, Tenants,
-    TenantsFileError, Tier, Timeouts, Tls, Trust, Uncounted, UnusableFile, UpstreamHeaders, WhenMissing,
-    WhyExact, Work, XRateLimit, sent_rule,
+    OnError, OwnLimits, Policy, Record, Redis, RedisTls, Sentinel, Slots, StoreSettings, Telemetry, Tenant,
+    Tenants, TenantsFileError, Tier, Timeouts, Tls, Trust, Uncounted, UnusableFile, UpstreamHeaders,
+    WhenMissing, WhyExact, Work, XRateLimit, sent_rule,
 };
 pub use problem::{PROBLEM_JSON, problem, problem_with_detail};
 pub use reply::{Seconds, write_reply, write_throttle_reply};

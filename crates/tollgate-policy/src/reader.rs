@@ -278,6 +278,21 @@ impl<'a> Reader<'a> {
         None
     }
 
+    /// A number from 0.001 to 1, in thousandths. `message` says what another number cannot be.
+    pub(crate) fn thousandths(&self, node: &Node, message: &str) -> Option<u32> {
+        let value = match node.value {
+            Value::Float(number) => number,
+            Value::Integer(number) => number as f64,
+            _ => -1.0,
+        };
+        if !(0.001..=1.0).contains(&value) {
+            self.fault(Fault::new(node.span.clone(), message).help("write a number from 0.001 to 1"));
+            return None;
+        }
+        #[expect(clippy::cast_sign_loss, reason = "between 1 and 1000")]
+        Some((value * 1000.0).round() as u32)
+    }
+
     /// The place of one of these words. `false` is another word for `off`.
     pub(crate) fn word(&self, node: &Node, words: &[&str]) -> Option<usize> {
         let text = match &node.value {

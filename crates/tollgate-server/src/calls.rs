@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use axum::http::HeaderMap;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use tollgate::{Decision, Timestamp};
@@ -13,6 +14,7 @@ use tollgate_policy::{
 
 use crate::metrics::{Protocol, RequestOutcome};
 use crate::service::{MOST_AT_ONCE, Service};
+use crate::telemetry::{DecisionSpan, Tracing};
 
 /// Decides calls of one protocol at one reading of the clock. While calls are recorded, the clock is read again for each check.
 ///
@@ -21,13 +23,20 @@ pub(crate) struct Calls<'s> {
     service: &'s Service,
     protocol: Protocol,
     now: Timestamp,
+    tracing: Tracing,
     decided: AtomicU64, // at once
 }
 
 impl<'s> Calls<'s> {
     /// Calls that came at `now`.
     pub(crate) const fn at(service: &'s Service, protocol: Protocol, now: Timestamp) -> Self {
-        Self { service, protocol, now, decided: AtomicU64::new(0) }
+        Self { service, protocol, now, tracing: Tracing::Caller(None), decided: AtomicU64::new(0) }
+    }
+
+    /// Exports the decisions as spans of this trace.
+    pub(crate) fn traced(mut self, tracing: Tracing) -> Self {
+        self.tracing = tracing;
+        self
     }
 
     /// The time at which the calls came. While calls are recorded, they are decided a little later.
@@ -73,10 +82,11 @@ impl<'s> Calls<'s> {
     where
         's: 'a,
     {
-        let (service, protocol, request) = (self.service, self.protocol, *request);
+        let (service, protocol, request, tracing) = (self.service, self.protocol, *request, self.tracing);
         self.timed(service.in_order(self.now, |now| {
             let count = move |verdict: Verdict<'a>| {
                 service.count_check(policy, &request, &verdict, protocol);
+                service.trace_verdict(tracing, protocol, &verdict, now);
                 then(verdict)
             };
             match can_hold {
@@ -132,10 +142,11 @@ impl<'s> Calls<'s> {
     where
         's: 'a,
     {
-        let (service, protocol) = (self.service, self.protocol);
+        let (service, protocol, tracing) = (self.service, self.protocol, self.tracing);
         self.timed(service.in_order(self.now, |now| {
             policy.check_descriptors_with(requests, now, move |verdict| {
                 service.count_descriptors(&verdict, protocol);
+                service.trace_verdict(tracing, protocol, &verdict, now);
                 then(verdict)
             })
         }))
@@ -146,11 +157,8 @@ impl<'s> Calls<'s> {
     where
         's: 'a,
     {
-        let (service, protocol, cost) = (self.service, self.protocol, sent.cost);
-        let throttled = service.engine.throttle(sent, self.now);
-        self.timed(throttled.map(move |throttled| {
-            throttled.inspect(|throttled| service.count_throttled(throttled, cost, protocol))
-        }))
+        let cost = sent.cost;
+        self.throttled(self.service.engine.throttle(sent, self.now), cost)
     }
 
     /// Decides a call of `CL.THROTTLE`.
@@ -161,10 +169,25 @@ impl<'s> Calls<'s> {
     where
         's: 'a,
     {
-        let (service, protocol, cost) = (self.service, self.protocol, request.quantity);
-        let throttled = service.engine.throttle_cell(request, self.now);
+        let cost = request.quantity;
+        self.throttled(self.service.engine.throttle_cell(request, self.now), cost)
+    }
+
+    /// Counts and exports a decision by a rule that came with the call.
+    fn throttled<'a>(
+        &self,
+        throttled: Answer<'a, Result<Throttled, ThrottleError>>,
+        cost: u64,
+    ) -> Answer<'a, Result<Throttled, ThrottleError>>
+    where
+        's: 'a,
+    {
+        let (service, protocol, tracing, now) = (self.service, self.protocol, self.tracing, self.now);
         self.timed(throttled.map(move |throttled| {
-            throttled.inspect(|throttled| service.count_throttled(throttled, cost, protocol))
+            throttled.inspect(|throttled| {
+                service.count_throttled(throttled, cost, protocol);
+                service.trace_sent(tracing, protocol, &throttled.decision, throttled.source, now);
+            })
         }))
     }
 
@@ -177,9 +200,11 @@ impl<'s> Calls<'s> {
     ) -> Option<()> {
         let (mut counts, mut peeks, mut errors) = ([0; 2], [0; 2], 0); // allowed, denied
         let mut calls = requests.iter();
+        let (service, protocol, tracing, now) = (self.service, self.protocol, self.tracing, self.now);
         let count = |decision: Result<Decision, ThrottleError>| {
             match (&decision, calls.next()) {
                 (Ok(decision), call) => {
+                    service.trace_sent(tracing, protocol, decision, Source::Memory, now);
                     let outcome = usize::from(!decision.is_allowed());
                     counts[outcome] += 1;
                     peeks[outcome] += u64::from(call.is_some_and(|call| call.quantity == 0));
@@ -189,7 +214,7 @@ impl<'s> Calls<'s> {
             each(decision);
         };
         self.service.engine.throttle_cells(requests, self.now, count).now()?;
-        let (metrics, protocol) = (&self.service.metrics, self.protocol);
+        let metrics = &self.service.metrics;
         metrics.count_sent(protocol, counts);
         metrics.count_source(Source::Memory, counts[0] + counts[1]);
         metrics.count_requests(protocol, RequestOutcome::allow, counts[0] - peeks[0]);
@@ -305,6 +330,49 @@ impl Service {
         self.metrics.count_source(throttled.source, 1);
         if cost > 0 {
             self.metrics.count_decided(protocol, throttled.decision.is_allowed());
+        }
+    }
+
+    /// Exports a decision as a span, if its request is traced.
+    #[inline]
+    fn trace_verdict(&self, tracing: Tracing, protocol: Protocol, verdict: &Verdict<'_>, began: Timestamp) {
+        let Some(telemetry) = &self.telemetry else { return };
+        telemetry.add_decision(tracing, began, || DecisionSpan {
+            protocol: protocol.as_str(),
+            outcome: if verdict.is_allowed() { "allow" } else { "deny" },
+            source: verdict.source().as_str(),
+            limit: verdict.reported().map(|limit| limit.name().into()),
+            began,
+            ended: self.engine.clock().now(),
+        });
+    }
+
+    /// Exports a decision by a rule that came with the call, if the call is traced.
+    #[inline]
+    fn trace_sent(
+        &self,
+        tracing: Tracing,
+        protocol: Protocol,
+        decision: &Decision,
+        source: Source,
+        began: Timestamp,
+    ) {
+        let Some(telemetry) = &self.telemetry else { return };
+        telemetry.add_decision(tracing, began, || DecisionSpan {
+            protocol: protocol.as_str(),
+            outcome: if decision.is_allowed() { "allow" } else { "deny" },
+            source: source.as_str(),
+            limit: None,
+            began,
+            ended: self.engine.clock().now(),
+        });
+    }
+
+    /// How the decisions of a request with these headers are traced.
+    pub(crate) fn tracing(&self, headers: &HeaderMap) -> Tracing {
+        match &self.telemetry {
+            Some(_) => Tracing::of_headers(headers),
+            None => Tracing::Off,
         }
     }
 

@@ -32,6 +32,7 @@ mod serve;
 mod service;
 mod source;
 mod store;
+mod telemetry;
 mod timer;
 mod tls;
 

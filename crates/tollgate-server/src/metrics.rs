@@ -31,6 +31,7 @@ use crate::gateway::GatewayMetrics;
 use crate::held::HeldCounts;
 use crate::output;
 use crate::store::Health;
+use crate::telemetry::Telemetry;
 
 /// Which surface a request came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -47,7 +48,7 @@ const PROTOCOLS: [Protocol; 5] =
     [Protocol::http, Protocol::forward_auth, Protocol::gateway, Protocol::grpc, Protocol::resp];
 
 impl Protocol {
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::http => "http",
             Self::forward_auth => "forward_auth",
@@ -91,6 +92,17 @@ pub(crate) enum RequestOutcome {
 
 const REQUEST_OUTCOMES: [RequestOutcome; 3] =
     [RequestOutcome::allow, RequestOutcome::deny, RequestOutcome::error];
+
+impl RequestOutcome {
+    #[cfg(feature = "otlp")]
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::allow => "allow",
+            Self::deny => "deny",
+            Self::error => "error",
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -158,6 +170,7 @@ impl Metrics {
         delay_queue: &DelayQueue,
         connections: &Arc<Connections>,
         permits: &Arc<HeldCounts>,
+        telemetry: Option<&Arc<Telemetry>>,
     ) -> Self {
         let mut registry = Registry::with_prefix("tollgate");
         let by_outcome: Family<RequestLabels, Counter> = Family::default();
@@ -208,6 +221,9 @@ impl Metrics {
             registry.register_collector(Box::new(Shards(Arc::clone(store))));
             registry.register_collector(Box::new(LeaseSeries(Arc::clone(engine))));
         }
+        if let Some(telemetry) = telemetry {
+            registry.register_collector(Box::new(Spans(Arc::clone(telemetry))));
+        }
         let gateway = engine.policy().gateway.is_some().then(|| GatewayMetrics::new(&mut registry));
         let metrics = Self {
             registry,
@@ -256,6 +272,17 @@ impl Metrics {
             denied: of(RequestOutcome::deny),
             errors: of(RequestOutcome::error),
         }
+    }
+
+    /// The answers to all requests, by protocol.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn requests_by_protocol(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        PROTOCOLS.into_iter().zip(&self.requests).flat_map(|(protocol, counts)| {
+            let of = move |(outcome, count): (RequestOutcome, &Counter)| {
+                (protocol.as_str(), outcome.as_str(), count.get())
+            };
+            REQUEST_OUTCOMES.into_iter().zip(counts).map(of)
+        })
     }
 
     /// Requests by who decided them.
@@ -452,6 +479,24 @@ impl Collector for Table {
         )?;
         counter("evictions", "Keys in use that were forgotten to make room", stats.evictions)?;
         counter("refused", "Requests for which there was no room in the table", stats.refused)
+    }
+}
+
+/// What became of exported spans, looked up when somebody asks.
+#[derive(Debug)]
+struct Spans(Arc<Telemetry>);
+
+impl Collector for Spans {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counts = self.0.counts();
+        let help = "Spans by what became of them: exported, failed (the collector did not take them), dropped (the queue was full)";
+        let mut spans = encoder.encode_descriptor("telemetry_spans", help, None, MetricType::Counter)?;
+        let outcomes =
+            [("exported", counts.exported), ("failed", counts.failed), ("dropped", counts.dropped)];
+        for (outcome, count) in outcomes {
+            ConstCounter::new(count).encode(spans.encode_family(&[("outcome", outcome)])?)?;
+        }
+        Ok(())
     }
 }
 

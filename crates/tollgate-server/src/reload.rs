@@ -134,6 +134,7 @@ fn needs_restart(before: &Policy, after: &Policy) -> Vec<&'static str> {
         ("tls", before.tls != after.tls),
         ("store", before.store != after.store),
         ("record", before.record != after.record),
+        ("telemetry", before.telemetry != after.telemetry),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }

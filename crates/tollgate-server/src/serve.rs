@@ -148,6 +148,9 @@ async fn serve(
         let tls = tls.as_ref().map(|tls| tls.resp.clone());
         listeners.spawn(listener::serve(listener, tls, resp, Arc::clone(service), stopped()));
     }
+    if let Some(telemetry) = &service.telemetry {
+        telemetry.export_metrics(service);
+    }
     tokio::spawn(service.run_delay_queue());
     let behind = gateway::Gateway::new(Arc::clone(service));
     if let (Some(listener), Some(behind)) = (gateway, &behind) {
@@ -203,7 +206,7 @@ fn bind(name: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, 
     })
 }
 
-fn listen_on(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub(crate) fn listen_on(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?; // a port on which this service just ran
     socket.bind(address)?;

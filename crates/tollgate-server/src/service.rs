@@ -17,6 +17,7 @@ use crate::record::Recorder;
 use crate::reload::Reloader;
 use crate::resp::Password;
 use crate::store::Health;
+use crate::telemetry::{self, Telemetry};
 use crate::timer::delay_timer;
 
 /// As many requests that came together are asked of a shared store at once.
@@ -43,6 +44,7 @@ pub(crate) struct Service {
     pub(crate) reloader: Reloader,
     pub(crate) store: Option<Arc<dyn Health>>, // where states are kept, if not in this process
     pub(crate) recorder: Option<Recorder>,
+    pub(crate) telemetry: Option<Arc<Telemetry>>,
     draining: AtomicBool,
     ticks: AtomicU64, // so far
 }
@@ -71,6 +73,8 @@ impl Service {
         let admin = Admin::new(policy.admin_token_file.as_deref())?;
         let resp_password = Password::new(policy.resp_password_file.as_deref())?;
         let record = policy.record.clone();
+        telemetry::require_support(&policy)?;
+        let telemetry = policy.telemetry.as_ref().map(Telemetry::start).transpose()?.map(Arc::new);
         let (max, max_per_address) = policy
             .listen
             .as_ref()
@@ -83,7 +87,14 @@ impl Service {
         let engine = Arc::new(engine.map_err(|error| error.to_string())?);
         let delay_queue = DelayQueue::new(engine.clock().clone());
         let held = Held::new(store.clone());
-        let metrics = Metrics::new(&engine, store.as_ref(), &delay_queue, &connections, held.counts());
+        let metrics = Metrics::new(
+            &engine,
+            store.as_ref(),
+            &delay_queue,
+            &connections,
+            held.counts(),
+            telemetry.as_ref(),
+        );
         metrics.reloaded(Ok(unix_time()));
         let recorder =
             record.map(|record| Recorder::start(&record, engine.clock(), metrics.record())).transpose()?;
@@ -101,6 +112,7 @@ impl Service {
             reloader,
             store,
             recorder,
+            telemetry,
             draining: AtomicBool::new(false),
             ticks: AtomicU64::new(0),
         })
@@ -149,6 +161,9 @@ impl Service {
     pub(crate) fn finish(&self) {
         if let Some(recorder) = &self.recorder {
             recorder.finish();
+        }
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.finish();
         }
     }
 

@@ -40,5 +40,6 @@ mod service;
 mod site;
 mod startup;
 mod story;
+mod telemetry;
 mod tenants_file;
 mod third_party_tools;

@@ -312,7 +312,8 @@ impl AdaptiveRates {
             section.require(reader, key, example).and_then(|node| reader.time(node))
         };
         let (high, low) = (time("high", "20ms"), time("low", "10ms"));
-        let floor = section.get("floor").map_or(Some(100), |node| thousandths(reader, node));
+        let floor =
+            section.get("floor").map_or(Some(100), |node| reader.thousandths(node, "this cannot be a floor"));
         let (high, low) = (high?, low?);
         if low >= high {
             let fault =
@@ -321,19 +322,4 @@ impl AdaptiveRates {
         }
         Some(Self { high, low, floor: floor? })
     }
-}
-
-fn thousandths(reader: &Reader<'_>, node: &Node) -> Option<u32> {
-    let value = match node.value {
-        Value::Float(number) => number,
-        Value::Integer(number) => number as f64,
-        _ => -1.0,
-    };
-    if !(0.001..=1.0).contains(&value) {
-        let fault = Fault::new(node.span.clone(), "this cannot be a floor");
-        reader.fault(fault.help("write a number from 0.001 to 1"));
-        return None;
-    }
-    #[expect(clippy::cast_sign_loss, reason = "between 1 and 1000")]
-    Some((value * 1000.0).round() as u32)
 }

@@ -14,6 +14,7 @@ mod numbers;
 mod sent_rule;
 mod settings;
 mod store;
+mod telemetry;
 mod tenants;
 mod tenants_file;
 
@@ -38,6 +39,7 @@ pub use self::settings::{
     XRateLimit,
 };
 pub use self::store::{MaxBytes, Memory, Redis, RedisTls, Sentinel, StoreSettings};
+pub use self::telemetry::Telemetry;
 pub use self::tenants::{OwnLimits, Tenant, Tenants};
 use self::tenants::{TenantReader, known_limits};
 pub use self::tenants_file::TenantsFileError;
@@ -90,6 +92,8 @@ pub struct Policy {
     pub adaptive_rates: Option<AdaptiveRates>,
     /// Where decisions are written to.
     pub record: Option<Record>,
+    /// Where traces and metrics are exported to.
+    pub telemetry: Option<Telemetry>,
     /// Values that came from the environment, which are not shown.
     pub environment_values: EnvironmentValues,
 }
@@ -213,6 +217,7 @@ impl Policy {
             gateway: get("gateway").and_then(|node| Gateway::read(reader, node)),
             adaptive_rates: get("adaptive_rates").and_then(|node| AdaptiveRates::read(reader, node)),
             record: get("record").and_then(|node| Record::read(reader, node, file)),
+            telemetry: get("telemetry").and_then(|node| Telemetry::read(reader, node)),
             environment_values: EnvironmentValues::default(),
             tiers,
             default_tier,

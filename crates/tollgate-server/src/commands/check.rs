@@ -45,6 +45,7 @@ pub(crate) fn run(
             refused.push("help: pass --skip-files where secrets are not mounted".to_owned());
         }
     }
+    refused.extend(crate::telemetry::require_support(&policy).err().map(|why| format!("error: {why}")));
     if !refused.is_empty() {
         return Err(refused.join("\n"));
     }

@@ -21,6 +21,7 @@ use super::upstream::{AnswerBody, Answered, Call, CallError, Connected, InFlight
 use crate::http::problem::Problem;
 use crate::metrics::Protocol;
 use crate::service::unix_time;
+use crate::telemetry::{GatewaySpan, TRACEPARENT, TraceParent, Tracing};
 
 /// The head of a request, in which nothing is left to be doubted.
 #[derive(Debug)]
@@ -115,7 +116,30 @@ impl Gateway {
         front: &mut F,
         timer: &mut Option<Timer>,
     ) -> Option<Reply> {
-        let passed = match self.decide(behind, asked).await {
+        let mut span = self.span(asked.headers);
+        let reply = self.exchange_traced(behind, asked, front, timer, &mut span).await?;
+        if let Some(span) = &mut span {
+            span.ended_with(reply.ended().as_str(), reply.status.as_u16());
+        }
+        Some(reply)
+    }
+
+    /// The span of a request, if the request is traced.
+    fn span<H: Carried>(&self, headers: &H) -> Option<GatewaySpan<'_>> {
+        let telemetry = self.service.telemetry.as_ref()?;
+        let clock = self.service.engine.clock();
+        telemetry.begin_gateway(TraceParent::of(headers.values(TRACEPARENT)), clock.now(), clock)
+    }
+
+    async fn exchange_traced<F: Front, H: Carried>(
+        &self,
+        behind: &Behind,
+        asked: &Asked<'_, H>,
+        front: &mut F,
+        timer: &mut Option<Timer>,
+        span: &mut Option<GatewaySpan<'_>>,
+    ) -> Option<Reply> {
+        let passed = match self.decide(behind, asked, span.as_ref()).await {
             Ok(passed) => passed,
             Err(refused) => return Some(*refused),
         };
@@ -159,7 +183,7 @@ impl Gateway {
             }
         }
         let outgoing = Outgoing { head: &head, client };
-        Some(match self.forward(behind, asked, outgoing, &mut held, front, timer).await {
+        Some(match self.forward(behind, asked, outgoing, &mut held, front, timer, span).await {
             Ok(answered) => {
                 if asked.framing == Framing::Chunked {
                     // A stream in both directions: the client need not send while the application answers.
@@ -175,7 +199,12 @@ impl Gateway {
     }
 
     /// Asks the limits, and makes ready what is to be sent.
-    async fn decide<H: Carried>(&self, behind: &Behind, asked: &Asked<'_, H>) -> Result<Passed, Box<Reply>> {
+    async fn decide<H: Carried>(
+        &self,
+        behind: &Behind,
+        asked: &Asked<'_, H>,
+        span: Option<&GatewaySpan<'_>>,
+    ) -> Result<Passed, Box<Reply>> {
         let service = &*self.service;
         let policy = service.engine.policy();
         let refused = |fault: RequestFault| -> Box<Reply> {
@@ -193,7 +222,8 @@ impl Gateway {
             Some(if wanted == "host" { host_name(value) } else { value })
         };
         let request = Request { attributes: &pairs, cost: None };
-        let calls = service.calls(Protocol::gateway);
+        let tracing = span.map_or(Tracing::Off, |span| Tracing::Within(span.as_parent()));
+        let calls = service.calls(Protocol::gateway).traced(tracing);
         service.delay_queue.wake_due(calls.now());
         let method = asked.method;
         let allowed = |mut verdict: Verdict<'_>| {
@@ -218,7 +248,8 @@ impl Gateway {
         })?;
         let allowed = decided.inspect_err(|_| self.metrics.ended(Ended::denied))?;
         let by = behind.slots.as_ref().and_then(|slots| slots.by());
-        let sender = Sender { peer: asked.peer, chain: &seen.chain, is_tls: asked.is_tls };
+        let trace = span.map(GatewaySpan::for_upstream);
+        let sender = Sender { peer: asked.peer, chain: &seen.chain, is_tls: asked.is_tls, trace };
         let mut head = Vec::with_capacity(1024);
         let parts = (asked.method, asked.uri, asked.headers);
         forward::write_request(&policy, parts, asked.host, asked.framing, asked.upgrade, sender, &mut head);
@@ -244,6 +275,7 @@ impl Gateway {
         held: &mut Held,
         front: &mut F,
         timer: &mut Option<Timer>,
+        span: &mut Option<GatewaySpan<'_>>,
     ) -> Result<Answered, CallError> {
         let clock = self.service.engine.clock();
         let to_send = Call {
@@ -259,6 +291,9 @@ impl Gateway {
             let began = clock.now();
             let result = call(&to_send, &at, front, timer).await;
             let now = clock.now();
+            if let Some(span) = span {
+                span.asked_upstream(began, now);
+            }
             error = match result {
                 Ok(answered) => {
                     at.succeeded();
@@ -362,6 +397,17 @@ fn is_overload(answered: &Answered) -> bool {
 }
 
 impl Reply {
+    /// How the request ended.
+    fn ended(&self) -> Ended {
+        match self.status {
+            _ if self.held.in_flight.is_some() => Ended::forwarded,
+            StatusCode::TOO_MANY_REQUESTS => Ended::denied,
+            StatusCode::SERVICE_UNAVAILABLE => Ended::no_slot,
+            status if status.is_client_error() => Ended::refused,
+            _ => Ended::failed,
+        }
+    }
+
     fn answered(method: &Method, answered: Answered, told: Vec<(&'static str, String)>, held: Held) -> Self {
         let (head, body) = match answered {
             Answered::Answer(head, body) => (head, ReplyBody::Upstream(body)),

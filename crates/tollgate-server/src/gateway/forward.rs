@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use tollgate_policy::{AddressHeader, ClientIp, Policy, RequestHeaders};
 
 use super::h1::{Framing, Kind, Lines, reads_as};
+use crate::telemetry::{TRACEPARENT, TRACESTATE, TraceParent};
 
 /// Headers on their way through.
 pub(super) trait Carried: RequestHeaders {
@@ -62,6 +63,8 @@ pub(super) struct Sender<'c> {
     pub(super) peer: &'c Peer,
     pub(super) chain: &'c [IpAddr], // from the peer over proxies of ours to the client
     pub(super) is_tls: bool,
+    /// The trace that the application is to continue. None: it gets what the client sent.
+    pub(super) trace: Option<TraceParent>,
 }
 
 /// Who is at the other end of a connection, also in writing: that is done once for many requests.
@@ -95,11 +98,20 @@ pub(super) fn write_request<H: Carried>(
     let slash = if target.starts_with('?') { "/" } else { "" };
     write_all(out, &[method.as_str(), " ", slash, target, " HTTP/1.1\r\nhost: ", host, "\r\n"]);
     let named = ConnectionTokens::of(headers);
+    // What tracing systems have added to a trace goes on with it, and is of no use with another one.
+    let is_new = sender.trace.is_some() && TraceParent::of(headers.values(TRACEPARENT)).is_none();
+    let is_replaced = |name: &[u8]| {
+        sender.trace.is_some() && name.eq_ignore_ascii_case(TRACEPARENT.as_bytes())
+            || is_new && name.eq_ignore_ascii_case(TRACESTATE.as_bytes())
+    };
     for (kind, name, value) in headers.each() {
         // Headers of proxies follow below. From a client that is not one of ours, the application must not get them.
-        if kind == Kind::Other && !named.has(name) {
+        if kind == Kind::Other && !named.has(name) && !is_replaced(name) {
             write_header(name, value, out);
         }
+    }
+    if let Some(trace) = sender.trace {
+        write_all(out, &[TRACEPARENT, ": ", &trace.to_string(), "\r\n"]);
     }
     write_forwarded(policy, headers, host, sender, out);
     match framing {

@@ -40,7 +40,7 @@ const ENDED: [Ended; 6] =
     [Ended::forwarded, Ended::denied, Ended::no_slot, Ended::refused, Ended::failed, Ended::gone];
 
 impl Ended {
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::forwarded => "forwarded",
             Self::denied => "denied",
@@ -115,6 +115,12 @@ pub(crate) struct GatewayMetrics {
 }
 
 impl GatewayMetrics {
+    /// How all requests ended.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn ended_totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        ENDED.into_iter().zip(&self.ended).map(|(ended, count)| (ended.as_str(), count.get()))
+    }
+
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let ended: Family<EndedLabels, Counter> = Family::default();
         registry.register(

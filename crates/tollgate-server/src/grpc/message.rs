@@ -13,6 +13,7 @@ use super::server::send_data;
 use super::{RateLimitRequest, RateLimitResponse, should_rate_limit, should_rate_limit_now};
 use crate::metrics::Protocol;
 use crate::service::Service;
+use crate::telemetry::Tracing;
 
 /// What stands before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -35,10 +36,11 @@ pub(super) fn is_whole(message: &[u8]) -> bool {
 pub(super) fn answer_now(
     service: &Service,
     message: &[u8],
+    tracing: Tracing,
     respond: SendResponse<Bytes>,
 ) -> Option<SendResponse<Bytes>> {
     let decided = match read(message) {
-        Ok(request) => should_rate_limit_now(service, &request, Protocol::grpc),
+        Ok(request) => should_rate_limit_now(service, &request, Protocol::grpc, tracing),
         Err(status) => Some(Err(status)),
     };
     let Some(decided) = decided else { return Some(respond) };
@@ -47,10 +49,15 @@ pub(super) fn answer_now(
 }
 
 /// Decides the message by a store that is waited for, and answers, unless the client has gone.
-pub(super) async fn answer_later(service: Arc<Service>, message: Bytes, mut respond: SendResponse<Bytes>) {
+pub(super) async fn answer_later(
+    service: Arc<Service>,
+    message: Bytes,
+    tracing: Tracing,
+    mut respond: SendResponse<Bytes>,
+) {
     let decided = async {
         let request = read(&message)?;
-        should_rate_limit(&service, &request, Protocol::grpc).await
+        should_rate_limit(&service, &request, Protocol::grpc, tracing).await
     };
     let decided = tokio::select! {
         decided = decided => decided,

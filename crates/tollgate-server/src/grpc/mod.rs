@@ -35,6 +35,7 @@ pub(crate) use self::metadata::json_of;
 pub(crate) use self::server::grpc;
 use crate::metrics::Protocol;
 use crate::service::Service;
+use crate::telemetry::Tracing;
 
 /// Answers Envoy.
 struct RateLimits(Arc<Service>);
@@ -45,7 +46,8 @@ impl RateLimitService for RateLimits {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        should_rate_limit(&self.0, request.get_ref(), Protocol::grpc).await.map(Response::new)
+        let tracing = self.0.tracing(request.metadata().as_ref());
+        should_rate_limit(&self.0, request.get_ref(), Protocol::grpc, tracing).await.map(Response::new)
     }
 }
 
@@ -58,8 +60,9 @@ pub(crate) async fn should_rate_limit(
     service: &Service,
     request: &RateLimitRequest,
     protocol: Protocol,
+    tracing: Tracing,
 ) -> Result<RateLimitResponse, Status> {
-    let calls = service.calls(protocol);
+    let calls = service.calls(protocol).traced(tracing);
     let decided = async {
         let entries = ask::entries(request)?;
         let described = ask::described(request, &entries)?;
@@ -75,8 +78,9 @@ fn should_rate_limit_now(
     service: &Service,
     request: &RateLimitRequest,
     protocol: Protocol,
+    tracing: Tracing,
 ) -> Option<Result<RateLimitResponse, Status>> {
-    let calls = service.calls(protocol);
+    let calls = service.calls(protocol).traced(tracing);
     let decide = || {
         let entries = ask::entries(request)?;
         let described = ask::described(request, &entries)?;

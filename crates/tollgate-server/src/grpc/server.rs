@@ -192,11 +192,13 @@ impl<R: ServerReflection, A: v1alpha::ServerReflection> Grpc<R, A> {
         let first = if is_usual { first_piece(request.body_mut()) } else { None };
         match first {
             Some(message) if request.body().is_end_stream() && message::is_whole(&message) => {
-                let Some(respond) = message::answer_now(&self.service, &message, respond) else { return };
+                let tracing = self.service.tracing(request.headers());
+                let respond = message::answer_now(&self.service, &message, tracing, respond);
+                let Some(respond) = respond else { return };
                 // Other calls of the connection do not wait for this one.
                 let (service, in_flight) = (Arc::clone(&self.service), activity.begin());
                 tokio::spawn(async move {
-                    message::answer_later(service, message, respond).await;
+                    message::answer_later(service, message, tracing, respond).await;
                     drop(in_flight);
                 });
             }

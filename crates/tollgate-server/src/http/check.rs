@@ -21,9 +21,10 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
 }
 
 async fn check(service: &Service, request: Request<Body>) -> Answer {
+    let tracing = service.tracing(request.headers());
     let body = json::body(request).await?;
     let checks = Checks::parse(&body)?;
-    let (policy, calls) = (service.engine.policy(), service.calls(Protocol::http));
+    let (policy, calls) = (service.engine.policy(), service.calls(Protocol::http).traced(tracing));
     match checks {
         Checks::One(check) => {
             let attributes = check.attributes.pairs();

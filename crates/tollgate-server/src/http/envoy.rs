@@ -20,8 +20,9 @@ use crate::metrics::Protocol;
 use crate::service::Service;
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    let tracing = service.tracing(request.headers());
     let asked = counted(&service, Protocol::http, read(request).await)?;
-    let response = grpc::should_rate_limit(&service, &asked.into(), Protocol::http)
+    let response = grpc::should_rate_limit(&service, &asked.into(), Protocol::http, tracing)
         .await
         .map_err(|status| Problem::bad_request(status.message()))?;
     let told = Told::from(response);

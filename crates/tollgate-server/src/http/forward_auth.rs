@@ -60,7 +60,7 @@ async fn decide(service: &Service, request: &Request<()>) -> Result<(Response, O
     }
     let attributes: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (*name, &**value)).collect();
     let asked = Asked { attributes: &attributes, cost: settings.cost };
-    let calls = service.calls(Protocol::forward_auth);
+    let calls = service.calls(Protocol::forward_auth).traced(service.tracing(request.headers()));
     service.delay_queue.wake_due(calls.now());
     let respond = |verdict: Verdict<'_>| {
         let response = if verdict.is_allowed() {

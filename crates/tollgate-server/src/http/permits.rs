@@ -39,6 +39,7 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, request: Reques
 }
 
 async fn acquired(service: &Service, request: Request<Body>) -> Result<Acquired, Problem> {
+    let tracing = service.tracing(request.headers());
     let body = json::body(request).await?;
     let check: Check<'_> = json::parse(&body)?;
     // Before anything is charged.
@@ -52,7 +53,8 @@ async fn acquired(service: &Service, request: Request<Body>) -> Result<Acquired,
         let held = verdict.is_allowed().then(|| (verdict.take_permits(), lease_end(&verdict)));
         (body, held)
     };
-    Ok(service.calls(Protocol::http).acquire(&policy, &asked, acquired).wait().await?)
+    let calls = service.calls(Protocol::http).traced(tracing);
+    Ok(calls.acquire(&policy, &asked, acquired).wait().await?)
 }
 
 pub(super) async fn release(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {

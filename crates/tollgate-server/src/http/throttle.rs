@@ -144,6 +144,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
 }
 
 async fn throttle(service: &Service, request: Request<Body>) -> Answer {
+    let tracing = service.tracing(request.headers());
     let body = json::body(request).await?;
     let throttle: Throttle<'_> = json::parse(&body)?;
     let (kind, numbers) = throttle.rule()?;
@@ -153,7 +154,7 @@ async fn throttle(service: &Service, request: Request<Body>) -> Answer {
         )));
     }
     let sent = SentRule { key: &throttle.key.0, algorithm: kind, numbers, cost: throttle.cost.unwrap_or(1) };
-    let throttled = service.calls(Protocol::http).throttle(&sent).wait().await?;
+    let throttled = service.calls(Protocol::http).traced(tracing).throttle(&sent).wait().await?;
     let mut reply = Vec::with_capacity(256);
     write_throttle_reply(kind.name(), &throttled, &mut reply);
     Ok(json_body(reply))

@@ -28,8 +28,9 @@ fn decisions_are_those_of_the_lanes_of_a_replay() {
             let at = start + (arrival["at"].as_f64().unwrap() * 1e3).floor() / 1e3;
             format!("{at:.3},{}\n", arrival["client"].as_str().unwrap())
         };
-        let log: String =
-            std::iter::once(format!("time,client\n{start:.3},a\n")).chain(arrivals.iter().map(line)).collect();
+        let log: String = std::iter::once(format!("time,client\n{start:.3},a\n"))
+            .chain(arrivals.iter().map(line))
+            .collect();
         let with_by = rules.clone().map(|(_, mut rule)| {
             rule["by"] = by.into();
             rule

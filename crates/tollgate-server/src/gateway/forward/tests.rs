@@ -17,7 +17,7 @@ fn carried(peer: &str, request: &str) -> String {
         peer.ip,
         head.headers.values("x-forwarded-for").map(|line| std::str::from_utf8(line).unwrap()),
     );
-    let sender = Sender { peer: &peer, chain: &chain, is_tls: false };
+    let sender = Sender { peer: &peer, chain: &chain, is_tls: false, trace: None };
     let mut out = Vec::new();
     let upgrade = upgrade(&head, framing);
     write_request(

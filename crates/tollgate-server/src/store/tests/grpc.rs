@@ -139,6 +139,6 @@ limits: [{ name: a, key: [user], token_bucket: { rate: 1/day, burst: 10 } }]
         descriptors: ["u1", "u2"].map(descriptor).to_vec(),
         hits_addend: 1,
     };
-    let refused = should_rate_limit(&service, &request, Protocol::grpc).await.unwrap_err();
+    let refused = should_rate_limit(&service, &request, Protocol::grpc, Tracing::Off).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
 }
