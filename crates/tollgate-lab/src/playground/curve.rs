@@ -4,10 +4,13 @@
 use tollgate_core::{Rule, State, Timestamp};
 
 use super::level::{Counter, CountsView, Level, MILLION, Meter, schedules, tat};
-use super::reply::{CounterColumns, Curve, Numbers, seconds};
+use super::reply::{CounterColumns, Curve, Numbers};
 
 /// The most points that are kept as they are.
 const MOST_POINTS: usize = 4000;
+
+/// The pieces of a whole weight.
+const WEIGHT: u64 = 1_000_000;
 
 /// The most edges that are listed.
 const MOST_EDGES: usize = 1000;
@@ -40,7 +43,7 @@ impl CurveBuilder {
     }
 
     fn level(&self, state: &State, now: Timestamp) -> Level {
-        self.meter.level(state, self.rule.status(state, now), now)
+        self.meter.level(state, now, || self.rule.status(state, now))
     }
 
     fn push(&mut self, at: u64, level: Level) {
@@ -164,16 +167,18 @@ impl CurveBuilder {
         let edges = self.edges(duration, start);
         let (max, max2) = self.meter.most();
         let points = thin(self.points, duration, max2.is_some());
-        let column = |of: fn(&Point) -> u64, scale: f64| {
-            Numbers(points.iter().map(|point| of(point) as f64 / scale).collect())
-        };
-        let t = column(|point| point.at, 1e9);
+        let column =
+            |of: fn(&Point) -> u64, per_unit: u64| Numbers::of_pieces(per_unit, points.iter().map(of));
+        let t = Numbers::of_nanos(points.iter().map(|point| point.at));
         let counter = match self.meter {
             Meter::Counter(counter) => Some(CounterColumns {
                 t: t.clone(),
                 old: points.iter().map(|point| point.level.counts.old).collect(),
                 full: points.iter().map(|point| point.level.counts.full).collect(),
-                weight: Numbers(points.iter().map(|point| counter.weight(point.level.counts)).collect()),
+                weight: Numbers::of_pieces(
+                    WEIGHT,
+                    points.iter().map(|point| counter.weight(point.level.counts, WEIGHT)),
+                ),
             }),
             Meter::Tokens(_)
             | Meter::ArrivalTime(_)
@@ -182,9 +187,9 @@ impl CurveBuilder {
             | Meter::Log { .. }
             | Meter::Credits { .. } => None,
         };
-        let scale = self.meter.scale();
-        let y = column(|point| point.level.value, scale);
-        let y2 = max2.map(|_| column(|point| point.level.second, scale));
+        let per_unit = self.meter.per_unit();
+        let y = column(|point| point.level.value, per_unit);
+        let y2 = max2.map(|_| column(|point| point.level.second, per_unit));
         (Curve { what: self.meter.what(), t, y, max, y2, max2 }, counter, edges)
     }
 
@@ -212,8 +217,8 @@ impl CurveBuilder {
 /// Edges up to the end of the timeline.
 fn listed(edges: impl Iterator<Item = u64>, duration: u64) -> Option<Numbers> {
     let edges = edges.take_while(|edge| *edge <= duration).take(MOST_EDGES + 1);
-    let edges: Vec<f64> = edges.map(seconds).collect();
-    (edges.len() <= MOST_EDGES).then_some(Numbers(edges))
+    let edges: Vec<u64> = edges.collect();
+    (edges.len() <= MOST_EDGES).then(|| Numbers::of_nanos(edges))
 }
 
 /// Of many points, the first, the last, the lowest and the highest of each step.

@@ -8,6 +8,7 @@ use tollgate_core::{BucketParts, Mode, Nanos, Rule, RuleParts, State, Status, Ta
 
 use super::reply::What;
 use super::request::View;
+use super::traffic::SECOND;
 
 /// The pieces of one unit of cost in a [`Level`].
 pub(super) const MILLION: u64 = 1_000_000;
@@ -69,16 +70,17 @@ impl Meter {
         }
     }
 
-    /// The level of a state whose status is known.
-    pub(super) fn level(&self, state: &State, status: Status, now: Timestamp) -> Level {
+    /// The level of a state. `status` is its status, which is taken only where it is needed.
+    #[inline]
+    pub(super) fn level(&self, state: &State, now: Timestamp, status: impl FnOnce() -> Status) -> Level {
         let plain = |value: u64| Level { value, ..Level::default() };
         match self {
             Self::Tokens(schedule) => plain(schedule.tokens(schedule.ahead(tat(state), now))),
             // The core's own distance to the arrival time: how long until the key is fully refilled.
-            Self::ArrivalTime(_) => plain(status.reset_after.get()),
+            Self::ArrivalTime(_) => plain(status().reset_after.get()),
             Self::Queue(schedule) => plain(schedule.taken(schedule.ahead(tat(state), now))),
             Self::Window { limit } | Self::Log { limit, .. } => {
-                plain((limit.saturating_sub(status.remaining)) * MILLION)
+                plain((limit.saturating_sub(status().remaining)) * MILLION)
             }
             Self::Counter(counter) => counter.level(counter.view(state, now)),
             Self::Credits { base, peak } => {
@@ -106,15 +108,15 @@ impl Meter {
     }
 
     /// The pieces of a [`Level`] that make one unit of what is drawn.
-    pub(super) const fn scale(&self) -> f64 {
+    pub(super) const fn per_unit(&self) -> u64 {
         match self {
-            Self::ArrivalTime(_) => 1e9,
+            Self::ArrivalTime(_) => SECOND,
             Self::Tokens(_)
             | Self::Queue(_)
             | Self::Window { .. }
             | Self::Log { .. }
             | Self::Counter(_)
-            | Self::Credits { .. } => MILLION as f64,
+            | Self::Credits { .. } => MILLION,
         }
     }
 
@@ -281,9 +283,9 @@ impl Counter {
         Level { value: full * MILLION + old, second: 0, counts }
     }
 
-    /// The weight of the sub-window that is leaving: 1 at the start of a sub-window, 0 at its end.
-    pub(super) fn weight(&self, counts: CountsView) -> f64 {
-        counts.left as f64 / self.window as f64
+    /// The weight of the sub-window that is leaving, in pieces of a whole: all at the start of a sub-window, none at its end.
+    pub(super) fn weight(&self, counts: CountsView, whole: u64) -> u64 {
+        (u128::from(counts.left) * u128::from(whole) / u128::from(self.window)) as u64 // at most the whole
     }
 }
 

@@ -21,6 +21,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod animation;
 mod curve;
 mod error;
 mod level;
@@ -30,14 +31,17 @@ mod request;
 mod rules;
 mod run;
 mod sentence;
+mod stories;
 mod traffic;
 mod words;
 
+pub use self::animation::animation;
 pub use self::error::PlaygroundError;
 pub use self::reply::{
     ArrivalColumns, CounterColumns, Curve, DecisionColumns, Numbers, PlaygroundReply, RuleReply, What,
 };
 pub use self::request::PlaygroundRequest;
+pub use self::stories::{Story, stories};
 
 use self::load::Timeline;
 use self::run::Run;

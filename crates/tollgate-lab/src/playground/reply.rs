@@ -6,19 +6,69 @@ use serde::{Serialize, Serializer};
 use super::load::Timeline;
 use super::request::By;
 use super::request::View;
-use super::traffic::Traffic;
+use super::traffic::{SECOND, Traffic};
 
-/// Numbers of a column: seconds, units of cost, levels. Whole numbers are written without a fraction.
+/// A column of numbers: seconds, or levels. Whole numbers are written without a fraction, numbers that are absent as null.
 ///
-/// Times are exact to the nanosecond up to 104 days. Later ones are the nearest 64-bit floating-point number.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Numbers(pub Vec<f64>);
+/// Numbers are kept as whole pieces of a unit, such as nanoseconds. They are written as the nearest 64-bit floating-point number, which
+/// is exact to the nanosecond up to 104 days.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    pieces: Vec<u64>, // `ABSENT` where there is no number
+    per_unit: u64,
+}
+
+const ABSENT: u64 = u64::MAX;
+
+impl Numbers {
+    /// A column with room for so many numbers.
+    pub(super) fn with_capacity(per_unit: u64, capacity: usize) -> Self {
+        Self { pieces: Vec::with_capacity(capacity), per_unit }
+    }
+
+    /// A column of times, in nanoseconds.
+    pub(super) fn of_nanos(nanos: impl IntoIterator<Item = u64>) -> Self {
+        Self { pieces: nanos.into_iter().collect(), per_unit: SECOND }
+    }
+
+    /// A column of levels, in pieces of a unit.
+    pub(super) fn of_pieces(per_unit: u64, pieces: impl IntoIterator<Item = u64>) -> Self {
+        Self { pieces: pieces.into_iter().collect(), per_unit }
+    }
+
+    /// Adds a number, in pieces of a unit.
+    #[inline]
+    pub(super) fn push(&mut self, pieces: u64) {
+        self.pieces.push(pieces);
+    }
+
+    /// Adds a number, in pieces of a unit, or none.
+    #[inline]
+    pub(super) fn push_optional(&mut self, pieces: Option<u64>) {
+        self.pieces.push(pieces.unwrap_or(ABSENT));
+    }
+
+    /// The numbers in pieces of a unit.
+    pub(super) fn pieces(&self) -> impl ExactSizeIterator<Item = Option<u64>> + '_ {
+        self.pieces.iter().map(|pieces| (*pieces != ABSENT).then_some(*pieces))
+    }
+
+    /// The numbers.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<f64>> + '_ {
+        self.pieces().map(|pieces| Some(pieces? as f64 / self.per_unit as f64))
+    }
+}
 
 impl Serialize for Numbers {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut seq = serializer.serialize_seq(Some(self.0.len()))?;
-        for number in &self.0 {
-            seq.serialize_element(&Number(*number))?;
+        let mut seq = serializer.serialize_seq(Some(self.pieces.len()))?;
+        for pieces in &self.pieces {
+            match *pieces {
+                0 => seq.serialize_element(&0_u64)?,
+                ABSENT => seq.serialize_element(&())?,
+                pieces if pieces % self.per_unit == 0 => seq.serialize_element(&(pieces / self.per_unit))?,
+                pieces => seq.serialize_element(&(pieces as f64 / self.per_unit as f64))?,
+            }
         }
         seq.end()
     }
@@ -46,20 +96,6 @@ fn number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error>
 
 fn optional_number<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     number.map(Number).serialize(serializer)
-}
-
-fn optional_numbers<S: Serializer>(numbers: &[Option<f64>], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(numbers.iter().map(|number| number.map(Number)))
-}
-
-fn some_optional_numbers<S: Serializer>(
-    numbers: &Option<Vec<Option<f64>>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match numbers {
-        Some(numbers) => optional_numbers(numbers, serializer),
-        None => serializer.serialize_none(),
-    }
 }
 
 /// What all rules decided. Times are in seconds since the start of the timeline.
@@ -110,7 +146,7 @@ impl PlaygroundReply {
             malformed,
             clients,
             arrivals: ArrivalColumns {
-                at: Numbers(events.iter().map(|event| seconds(event.at)).collect()),
+                at: Numbers::of_nanos(events.iter().map(|event| event.at)),
                 cost: events.iter().map(|event| event.cost).collect(),
                 client: events.iter().map(|event| event.client).collect(),
             },
@@ -176,8 +212,8 @@ pub struct RuleReply {
     /// The cost that reaches the backend per bin.
     pub load: Vec<u64>,
     /// When each arrival reaches the backend; null where it was denied. Only where arrivals may be delayed.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_optional_numbers")]
-    pub releases: Option<Vec<Option<f64>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub releases: Option<Numbers>,
     /// Why each arrival of the range that was asked for was decided so.
     pub sentences: Vec<String>,
 }
@@ -194,15 +230,14 @@ fn by<S: Serializer>(by: &By, serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 /// Decisions, one entry of each column per arrival.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct DecisionColumns {
     /// Whether the arrival was allowed.
     pub allowed: Vec<bool>,
     /// How many arrivals of cost 1 would pass after it.
     pub remaining: Vec<u64>,
     /// After what time it would pass. None where it was allowed, and where no wait helps.
-    #[serde(serialize_with = "optional_numbers")]
-    pub retry_after: Vec<Option<f64>>,
+    pub retry_after: Numbers,
     /// The numbers of the arrivals for which no wait helps.
     pub never: Vec<u32>,
     /// How long until the state is that of an unused key.
@@ -273,5 +308,5 @@ pub struct CounterColumns {
 
 /// Nanoseconds as seconds.
 pub(super) fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
+    nanos as f64 / SECOND as f64
 }

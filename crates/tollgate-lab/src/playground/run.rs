@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tollgate_core::{Decision, PermitId, Retry, Rule, RuleParts, State, Timestamp};
+use tollgate_core::{Decision, Nanos, PermitId, Retry, Rule, RuleParts, State, Timestamp};
 
 use super::curve::CurveBuilder;
 use super::level::{Level, Meter};
@@ -11,7 +11,7 @@ use super::reply::{DecisionColumns, Numbers, RuleReply, seconds};
 use super::request::By;
 use super::rules::PlayedRule;
 use super::sentence::Explained;
-use super::traffic::Traffic;
+use super::traffic::{SECOND, Traffic};
 use super::{BUDGET_EVERY, MOST_STATE_BYTES, PlaygroundError};
 use crate::algorithms::Event;
 
@@ -21,7 +21,7 @@ pub(super) struct Run {
     rule: PlayedRule,
     counts: Tallied,
     columns: DecisionColumns,
-    releases: Vec<Option<u64>>, // when each arrival reaches the backend
+    releases: Numbers, // when each arrival reaches the backend
     curve: CurveBuilder,
     watched: State, // that the curve is of
     sentences: Vec<String>,
@@ -51,23 +51,24 @@ impl Run {
         let meter = Meter::new(&in_force, rule.view, traffic.start);
         let watched = if is_by_client { watched as usize } else { 0 };
         let mut states: Vec<State> = vec![State::default(); keys.max(1)];
-        let mut run = Self::new(rule, CurveBuilder::new(in_force, meter), traffic.events.len());
+        let mut run =
+            Self::new(rule, CurveBuilder::new(in_force, meter), meter.per_unit(), traffic.events.len());
         for (number, event) in traffic.events.iter().enumerate() {
             if number % BUDGET_EVERY == 0 && !budget() {
                 return Err(PlaygroundError::Budget);
             }
             let key = if is_by_client { event.client as usize } else { 0 };
             let (state, now) = (&mut states[key], Timestamp::from_nanos(event.at));
-            let status = in_force.status(state, now);
-            let before = meter.level(state, status, now);
+            let before = meter.level(state, now, || in_force.status(state, now));
             if key == watched {
                 run.curve.advance(state, now);
             }
-            let explained =
-                sentences.contains(&number).then(|| Explained::new(&meter, before, status, event.cost));
+            let explained = sentences
+                .contains(&number)
+                .then(|| Explained::new(&meter, before, in_force.status(state, now), event.cost));
             let decision = in_force.decide(state, PermitId(0), event.cost, now);
             let after = match decision.is_allowed() && event.cost > 0 {
-                true => meter.level(state, decision.status, now),
+                true => meter.level(state, now, || decision.status),
                 false => before,
             };
             if key == watched {
@@ -76,31 +77,30 @@ impl Run {
             if let Some(explained) = explained {
                 run.sentences.push(explained.sentence(&decision, after));
             }
-            run.add(event, &decision, before, after, meter.scale());
+            run.add(event, &decision, before, after);
         }
         run.watched = states.swap_remove(watched);
         Ok(run)
     }
 
-    fn new(rule: PlayedRule, curve: CurveBuilder, arrivals: usize) -> Self {
-        fn room<T>(arrivals: usize) -> Vec<T> {
-            Vec::with_capacity(arrivals)
-        }
+    fn new(rule: PlayedRule, curve: CurveBuilder, per_unit: u64, arrivals: usize) -> Self {
+        let times = || Numbers::with_capacity(SECOND, arrivals);
+        let levels = || Numbers::with_capacity(per_unit, arrivals);
         let columns = DecisionColumns {
-            allowed: room(arrivals),
-            remaining: room(arrivals),
-            retry_after: room(arrivals),
+            allowed: Vec::with_capacity(arrivals),
+            remaining: Vec::with_capacity(arrivals),
+            retry_after: times(),
             never: Vec::new(),
-            reset_after: Numbers(room(arrivals)),
-            delay: Numbers(room(arrivals)),
-            before: Numbers(room(arrivals)),
-            after: Numbers(room(arrivals)),
+            reset_after: times(),
+            delay: times(),
+            before: levels(),
+            after: levels(),
         };
         let (counts, watched) = (Tallied::default(), State::default());
-        Self { rule, counts, columns, releases: room(arrivals), curve, watched, sentences: Vec::new() }
+        Self { rule, counts, columns, releases: times(), curve, watched, sentences: Vec::new() }
     }
 
-    fn add(&mut self, event: &Event, decision: &Decision, before: Level, after: Level, scale: f64) {
+    fn add(&mut self, event: &Event, decision: &Decision, before: Level, after: Level) {
         let delay = decision.delay().get();
         if decision.is_allowed() {
             self.counts.allowed += 1;
@@ -110,22 +110,22 @@ impl Run {
             self.counts.denied += 1;
         }
         if let tollgate_core::Outcome::Deny { retry: Retry::Never | Retry::Unknown } = decision.outcome {
-            self.columns.never.push(self.releases.len() as u32);
+            self.columns.never.push(self.columns.allowed.len() as u32);
         }
-        self.releases.push(decision.is_allowed().then_some(event.at.saturating_add(delay)));
+        self.releases.push_optional(decision.is_allowed().then_some(event.at.saturating_add(delay)));
         let columns = &mut self.columns;
         columns.allowed.push(decision.is_allowed());
         columns.remaining.push(decision.status.remaining);
-        columns.retry_after.push(decision.retry_after().map(|wait| seconds(wait.get())));
-        columns.reset_after.0.push(seconds(decision.status.reset_after.get()));
-        columns.delay.0.push(seconds(delay));
-        columns.before.0.push(before.value as f64 / scale);
-        columns.after.0.push(after.value as f64 / scale);
+        columns.retry_after.push_optional(decision.retry_after().map(Nanos::get));
+        columns.reset_after.push(decision.status.reset_after.get());
+        columns.delay.push(delay);
+        columns.before.push(before.value);
+        columns.after.push(after.value);
     }
 
     /// When the last arrival reaches the backend; 0 if none does.
     pub(super) fn last_release(&self) -> u64 {
-        self.releases.iter().copied().flatten().max().unwrap_or(0)
+        self.releases.pieces().flatten().max().unwrap_or(0)
     }
 
     pub(super) const fn window_for_most(&self) -> u64 {
@@ -138,7 +138,7 @@ impl Run {
         let (curve, counter, edges) = curve.end(&watched, timeline.duration, traffic.start);
         let costs = traffic.events.iter().map(|event| event.cost);
         let mut reached: Vec<(u64, u64)> =
-            releases.iter().zip(costs).filter_map(|(at, cost)| at.map(|at| (at, cost))).collect();
+            releases.pieces().zip(costs).filter_map(|(at, cost)| Some((at?, cost))).collect();
         reached.retain(|(_, cost)| *cost > 0);
         let mut load = timeline.bins();
         reached.iter().for_each(|(at, cost)| load[timeline.place(*at)] += cost);
@@ -168,8 +168,7 @@ impl Run {
             edges,
             counter,
             load,
-            releases: holds_back(&rule.rule)
-                .then(|| releases.into_iter().map(|at| at.map(seconds)).collect()),
+            releases: holds_back(&rule.rule).then_some(releases),
             sentences,
         }
     }

@@ -162,7 +162,7 @@ fn estimate(counter: &Counter, level: Level) -> String {
     let sum = amount_up(level.value);
     match counter.mode {
         Mode::Interpolate => {
-            let weight = (counter.weight(counts) * MILLION as f64).round() as u64;
+            let weight = counter.weight(counts, MILLION);
             format!("{} x {} + {} = {sum} of {limit}", counts.old, amount(weight), counts.full)
         }
         Mode::Strict => format!("{} + {} = {sum} of {limit}", counts.old, counts.full),
