@@ -4,7 +4,7 @@
 use tollgate_core::{Rule, State, Timestamp};
 
 use super::level::{Counter, CountsView, Level, MILLION, Meter, schedules, tat};
-use super::reply::{CounterColumns, Curve, Numbers};
+use super::reply::{CounterColumns, Curve, Line, Numbers};
 
 /// The most points that are kept as they are.
 const MOST_POINTS: usize = 4000;
@@ -219,6 +219,16 @@ fn listed(edges: impl Iterator<Item = u64>, duration: u64) -> Option<Numbers> {
     let edges = edges.take_while(|edge| *edge <= duration).take(MOST_EDGES + 1);
     let edges: Vec<u64> = edges.collect();
     (edges.len() <= MOST_EDGES).then(|| Numbers::of_nanos(edges))
+}
+
+/// A line of whole numbers, thinned as a curve is.
+pub(super) fn line(points: Vec<(u64, u64)>, duration: u64) -> Line {
+    let point = |(at, value)| Point { at, level: Level { value, ..Level::default() } };
+    let points = thin(points.into_iter().map(point).collect(), duration, false);
+    Line {
+        t: Numbers::of_nanos(points.iter().map(|point| point.at)),
+        y: Numbers::of_pieces(1, points.iter().map(|point| point.level.value)),
+    }
 }
 
 /// Of many points, the first, the last, the lowest and the highest of each step.

@@ -1,6 +1,6 @@
 //! Why a playground request is refused.
 
-use super::{LARGEST_CAPACITY, LARGEST_COST, LONGEST_NAME, LONGEST_SCENARIO, LONGEST_TIMELINE};
+use super::{LARGEST_CAPACITY, LARGEST_COST, LATEST_START, LONGEST_NAME, LONGEST_SCENARIO, LONGEST_TIMELINE};
 use super::{MOST_ARRIVALS, MOST_RULES, MOST_SENTENCES, MOST_STATE_BYTES};
 
 /// Why a playground request is refused. Each message names the fault and what would be right.
@@ -58,6 +58,21 @@ pub enum PlaygroundError {
         /// How to get fewer.
         advice: &'static str,
     },
+    /// The Unix time of second 0 is out of range.
+    #[error("`start` is {found}: write a Unix time in seconds from 0 to {LATEST_START}")]
+    Start {
+        /// The time that it has.
+        found: String,
+    },
+    /// The least length of the timeline is out of range.
+    #[error("`until` is {found}: write seconds from 0 to {LONGEST_TIMELINE}, which is one year")]
+    Until {
+        /// The length that it has.
+        found: String,
+    },
+    /// A scenario and a log have a beginning of their own.
+    #[error("`start` belongs to `arrivals`: leave it out of a request with `scenario` or `log`")]
+    StartWithoutArrivals,
     /// The time of an arrival is out of range.
     #[error(
         "arrival {number}: `at` is {found}: write seconds from 0 to {LONGEST_TIMELINE}, which is one year"

@@ -17,18 +17,24 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn of(traffic: &Traffic, runs: &[Run]) -> Self {
+    /// The timeline of a run, which is at least `least` nanoseconds long.
+    pub(super) fn of(traffic: &Traffic, runs: &[Run], least: u64) -> Self {
         let last = traffic.events.last().map_or(0, |event| event.at);
         let last = runs.iter().map(Run::last_release).fold(last, u64::max);
         let longest = runs.iter().map(Run::window_for_most).max().unwrap_or(SECOND);
-        Self::ending_after(if last == 0 { longest } else { last })
+        let Self { duration, .. } = Self::ending_after(if last == 0 { longest } else { last });
+        Self::lasting(duration.max(least))
+    }
+
+    fn lasting(duration: u64) -> Self {
+        Self { duration, bin: tidy(duration.div_ceil(MOST_BINS)) }
     }
 
     fn ending_after(last: u64) -> Self {
         let end = last.saturating_add((last / 32).max(1));
         let step = tidy(end.div_ceil(STEPS_OF_DURATION));
         let duration = end.div_ceil(step).saturating_mul(step);
-        Self { duration, bin: tidy(duration.div_ceil(MOST_BINS)) }
+        Self::lasting(duration)
     }
 
     /// A count of zero for each bin.
@@ -48,7 +54,7 @@ fn tidy(nanos: u64) -> u64 {
     loop {
         for (times, over) in [(1, 1), (2, 1), (5, 2), (5, 1)] {
             let step = power.saturating_mul(times) / over;
-            if step >= nanos && power % over == 0 {
+            if step >= nanos && power.is_multiple_of(over) {
                 return step;
             }
         }
@@ -80,6 +86,29 @@ pub(super) fn most(releases: &[(u64, u64)], window: u64) -> Most {
     most
 }
 
+/// The cost of the releases of the last `window` at any moment, as the points of a line with steps. A release is out of the window when
+/// it is exactly as old as the window, as in [`most`].
+pub(super) fn received(releases: &[(u64, u64)], window: u64, duration: u64) -> Vec<(u64, u64)> {
+    let (mut points, mut sum, mut next, mut oldest) = (vec![(0, 0)], 0, 0, 0);
+    loop {
+        let comes = releases.get(next).map(|(at, _)| *at);
+        let leaves = releases[..next].get(oldest).map(|(at, _)| at.saturating_add(window));
+        let Some(at) = comes.into_iter().chain(leaves).min().filter(|at| *at <= duration) else { break };
+        points.push((at, sum));
+        while next < releases.len() && releases[next].0 == at {
+            sum += releases[next].1;
+            next += 1;
+        }
+        while oldest < next && releases[oldest].0.saturating_add(window) == at {
+            sum -= releases[oldest].1;
+            oldest += 1;
+        }
+        points.push((at, sum));
+    }
+    points.push((duration, sum));
+    points
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +134,20 @@ mod tests {
         assert_eq!(most(&releases, 11), Most { cost: 9, span: Some((0, 10)) });
         assert_eq!(most(&releases, 4), Most { cost: 5, span: Some((10, 13)) });
         assert_eq!(most(&[], 4), Most::default());
+    }
+
+    #[test]
+    fn what_is_received_leaves_after_the_window() {
+        let releases = [(1, 3), (1, 1), (4, 2), (11, 4)];
+        let points = received(&releases, 10, 20);
+        assert_eq!(
+            points,
+            [(0, 0), (1, 0), (1, 4), (4, 4), (4, 6), (11, 6), (11, 6), (14, 6), (14, 4), (20, 4)]
+        );
+        for window in 1..15 {
+            let highest = received(&releases, window, 20).into_iter().map(|(_, sum)| sum).max();
+            assert_eq!(highest, Some(most(&releases, window).cost), "window {window}");
+        }
+        assert_eq!(received(&[], 10, 20), [(0, 0), (20, 0)]);
     }
 }

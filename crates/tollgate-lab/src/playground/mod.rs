@@ -38,10 +38,10 @@ mod words;
 pub use self::animation::animation;
 pub use self::error::PlaygroundError;
 pub use self::reply::{
-    ArrivalColumns, CounterColumns, Curve, DecisionColumns, Numbers, PlaygroundReply, RuleReply, What,
+    ArrivalColumns, CounterColumns, Curve, DecisionColumns, Line, Numbers, PlaygroundReply, RuleReply, What,
 };
 pub use self::request::PlaygroundRequest;
-pub use self::stories::{Story, stories};
+pub use self::stories::{PlayableScenario, Story, playable_scenarios, stories};
 
 use self::load::Timeline;
 use self::run::Run;
@@ -68,6 +68,9 @@ pub const LARGEST_CAPACITY: u64 = 1_000_000_000_000;
 /// The longest timeline, in seconds: one year.
 pub const LONGEST_TIMELINE: u64 = 365 * 86_400;
 
+/// The latest Unix time at which a timeline may begin, in seconds: in the year 2242.
+pub const LATEST_START: u64 = 1 << 33;
+
 /// The most bytes that the states of one rule may take beside the fixed size of a state.
 const MOST_STATE_BYTES: usize = 16 << 20;
 
@@ -90,13 +93,14 @@ pub fn play(
 ) -> Result<PlaygroundReply, PlaygroundError> {
     let rules = rules::rules(request)?;
     let sentences = request.sentences(rules.len())?;
+    let least = request.least_duration()?;
     let traffic = Traffic::of(request, budget)?;
     let watched = traffic.watched(request.watch.as_deref())?;
     let mut runs = Vec::with_capacity(rules.len());
     for rule in rules {
         runs.push(Run::decide(rule, &traffic, watched, sentences.clone(), budget)?);
     }
-    let timeline = Timeline::of(&traffic, &runs);
+    let timeline = Timeline::of(&traffic, &runs, least);
     let mut replies = Vec::with_capacity(runs.len());
     for run in runs {
         if !budget() {

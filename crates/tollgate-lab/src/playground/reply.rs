@@ -101,10 +101,10 @@ fn optional_number<S: Serializer>(number: &Option<f64>, serializer: S) -> Result
 /// What all rules decided. Times are in seconds since the start of the timeline.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlaygroundReply {
-    /// The Unix time of second 0. 0 for arrivals and scenarios, the time of the first line for logs.
+    /// The Unix time of second 0: `start` of the request for arrivals, 0 for scenarios, the time of the first line for logs.
     #[serde(serialize_with = "number")]
     pub start: f64,
-    /// The length of the timeline: up to the last arrival or release, and some room.
+    /// The length of the timeline: up to the last arrival or release, and some room; at least `until` of the request.
     #[serde(serialize_with = "number")]
     pub duration: f64,
     /// Lines of a log that are not requests.
@@ -211,6 +211,8 @@ pub struct RuleReply {
     pub counter: Option<CounterColumns>,
     /// The cost that reaches the backend per bin.
     pub load: Vec<u64>,
+    /// The cost that reached the backend in the last [`window_for_most`](Self::window_for_most), at any moment.
+    pub received: Line,
     /// When each arrival reaches the backend; null where it was denied. Only where arrivals may be delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub releases: Option<Numbers>,
@@ -271,6 +273,15 @@ pub struct Curve {
     /// The most tokens of the peak bucket.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_number")]
     pub max2: Option<f64>,
+}
+
+/// A line between points, which are thinned as those of a [`Curve`].
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// The times of the points.
+    pub t: Numbers,
+    /// Their heights.
+    pub y: Numbers,
 }
 
 /// What a curve draws.

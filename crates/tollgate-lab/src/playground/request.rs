@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use tollgate_core::AlgorithmKind;
 
-use super::{MOST_SENTENCES, PlaygroundError};
+use super::{LONGEST_TIMELINE, MOST_SENTENCES, PlaygroundError};
 
 /// A request: the rules to compare, and the arrivals that they decide.
 ///
@@ -18,6 +18,8 @@ use super::{MOST_SENTENCES, PlaygroundError};
 pub struct PlaygroundRequest {
     pub(super) rules: Vec<RuleRequest>,
     pub(super) arrivals: Option<Vec<ArrivalRequest>>,
+    pub(super) start: Option<f64>, // of `arrivals`: the Unix time of second 0
+    pub(super) until: Option<f64>, // the least length of the timeline, in seconds
     pub(super) scenario: Option<String>,
     pub(super) log: Option<String>,
     pub(super) watch: Option<String>,
@@ -86,6 +88,15 @@ impl PlaygroundRequest {
             return Err(PlaygroundError::Sentences { found });
         }
         Ok(from..from.saturating_add(count))
+    }
+
+    /// The least length of the timeline, in nanoseconds.
+    pub(super) fn least_duration(&self) -> Result<u64, PlaygroundError> {
+        let until = self.until.unwrap_or(0.0);
+        if !(0.0..=LONGEST_TIMELINE as f64).contains(&until) {
+            return Err(PlaygroundError::Until { found: until.to_string() });
+        }
+        Ok((until * 1e9).round() as u64)
     }
 }
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use tollgate_core::{Decision, Nanos, PermitId, Retry, Rule, RuleParts, State, Timestamp};
 
-use super::curve::CurveBuilder;
+use super::curve::{CurveBuilder, line};
 use super::level::{Level, Meter};
-use super::load::{Most, Timeline, most};
+use super::load::{Most, Timeline, most, received};
 use super::reply::{DecisionColumns, Numbers, RuleReply, seconds};
 use super::request::By;
 use super::rules::PlayedRule;
@@ -168,6 +168,7 @@ impl Run {
             edges,
             counter,
             load,
+            received: line(received(&reached, rule.window_for_most, timeline.duration), timeline.duration),
             releases: holds_back(&rule.rule).then_some(releases),
             sentences,
         }

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::PlaygroundReply;
+use super::{MOST_ARRIVALS, PlaygroundReply};
 use crate::random::Random;
+use crate::scenario::{BUILT_IN, built_in};
 
 /// A ready-made request.
 ///
@@ -43,6 +44,41 @@ pub fn stories() -> &'static [Story] {
         [app_open(), boundary_attack(), driver_location(), noisy_neighbour(), retry_storm()]
     });
     &*STORIES
+}
+
+/// A scenario of the lab that is small enough for the playground, with the numbers that it is made for.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PlayableScenario {
+    /// Its name, as `scenario` of a request takes it.
+    pub name: &'static str,
+    /// What happens.
+    pub about: &'static str,
+    /// How much it lets pass per window.
+    pub limit: u64,
+    /// The window, in seconds.
+    pub window: f64,
+    /// `global` where all clients share a state, or else `client`.
+    pub by: &'static str,
+}
+
+/// The scenarios of the lab that have few enough arrivals.
+pub fn playable_scenarios() -> &'static [PlayableScenario] {
+    static SCENARIOS: LazyLock<Vec<PlayableScenario>> = LazyLock::new(|| {
+        let playable = |(name, about): (&'static str, &'static str)| {
+            let scenario = built_in(name)?;
+            let is_small = scenario.events().take(MOST_ARRIVALS + 1).count() <= MOST_ARRIVALS;
+            is_small.then_some(PlayableScenario {
+                name,
+                about,
+                limit: scenario.limit.limit,
+                window: scenario.limit.window.as_nanos() as f64 / 1e9,
+                by: if scenario.is_global { "global" } else { "client" },
+            })
+        };
+        BUILT_IN.into_iter().filter_map(playable).collect()
+    });
+    &SCENARIOS
 }
 
 /// Arrivals of a story, in milliseconds.
@@ -116,9 +152,7 @@ fn boundary_attack() -> Story {
         moment: 5.98,
         finding: |reply| {
             let [fixed, log] = [0, 1].map(|rule: usize| reply.rules[rule].most);
-            format!(
-                "Limit 10 per 5 s: the fixed window passes {fixed} around its edge, the sliding log {log}"
-            )
+            format!("10 per 5 s: the fixed window passes {fixed} around its edge, the sliding log {log}")
         },
         request: arrivals.request(json!([
             {"fixed_window": {"limit": 10, "window": "5s"}},

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::error::cut;
 use super::request::ArrivalRequest;
-use super::{BUDGET_EVERY, LARGEST_COST, LONGEST_NAME, LONGEST_SCENARIO, LONGEST_TIMELINE, MOST_ARRIVALS};
-use super::{PlaygroundError, PlaygroundRequest};
+use super::{BUDGET_EVERY, LARGEST_COST, LATEST_START, LONGEST_NAME, LONGEST_SCENARIO, LONGEST_TIMELINE};
+use super::{MOST_ARRIVALS, PlaygroundError, PlaygroundRequest};
 use crate::algorithms::Event;
 use crate::clients::Clients;
 use crate::log::{LogOptions, Wanted, read_text};
@@ -33,7 +33,8 @@ impl Traffic {
         budget: &mut dyn FnMut() -> bool,
     ) -> Result<Self, PlaygroundError> {
         let mut traffic = match (&request.arrivals, &request.scenario, &request.log) {
-            (Some(arrivals), None, None) => Self::of_arrivals(arrivals),
+            (Some(arrivals), None, None) => Self::of_arrivals(arrivals, request.start),
+            _ if request.start.is_some() => Err(PlaygroundError::StartWithoutArrivals),
             (None, Some(scenario), None) => Self::of_scenario(scenario, budget),
             (None, None, Some(log)) => Self::of_log(log, budget),
             (None, None, None) => Err(PlaygroundError::Sources { found: "there is no source of arrivals" }),
@@ -49,7 +50,11 @@ impl Traffic {
         Ok(traffic)
     }
 
-    fn of_arrivals(arrivals: &[ArrivalRequest]) -> Result<Self, PlaygroundError> {
+    fn of_arrivals(arrivals: &[ArrivalRequest], start: Option<f64>) -> Result<Self, PlaygroundError> {
+        let start = start.unwrap_or(0.0);
+        if !(0.0..=LATEST_START as f64).contains(&start) {
+            return Err(PlaygroundError::Start { found: start.to_string() });
+        }
         if arrivals.len() > MOST_ARRIVALS {
             return Err(PlaygroundError::Arrivals {
                 source_name: "`arrivals`",
@@ -77,7 +82,9 @@ impl Traffic {
             });
             events.push(Event { at: (at * 1e9).round() as u64, cost: *cost, client });
         }
-        Ok(Self { start: 0, events, clients, malformed: 0 })
+        // A 64-bit floating-point number holds a Unix time to about a microsecond.
+        let start = (start * 1e6).round() as u64 * 1000;
+        Ok(Self { start, events, clients, malformed: 0 })
     }
 
     fn of_scenario(text: &str, budget: &mut dyn FnMut() -> bool) -> Result<Self, PlaygroundError> {

@@ -96,6 +96,16 @@ fn arrivals_that_make_no_sense_are_named_by_number() {
         (json!({"arrivals": [{"at": 31_536_001}]}), "arrival 1: `at` is 31536001: write seconds"),
         (json!({"arrivals": [{"at": 1e300}]}), "write seconds from 0 to 31536000"),
         (
+            json!({"arrivals": [], "start": -1}),
+            "`start` is -1: write a Unix time in seconds from 0 to 8589934592",
+        ),
+        (json!({"arrivals": [], "start": 1e300}), "write a Unix time in seconds from 0 to 8589934592"),
+        (
+            json!({"arrivals": [], "until": 31_536_001}),
+            "`until` is 31536001: write seconds from 0 to 31536000",
+        ),
+        (json!({"scenario": "spike", "start": 1}), "`start` belongs to `arrivals`"),
+        (
             json!({"arrivals": [{"at": 9}, {"at": 1, "cost": 1_000_000_001}]}),
             "arrival 2: it costs 1000000001: write a cost from 0 to 1000000000",
         ),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tollgate_core::Outcome;
 
+use super::super::playable_scenarios;
 use super::{every_rule, random_arrivals, reply};
 use crate::algorithms::{Event, Limit, Name, lane};
 
@@ -80,6 +81,13 @@ fn sums_agree_with_columns() {
         assert_eq!(sum(&rule["load"]), rule["allowed_cost"].as_u64().unwrap(), "{}", rule["name"]);
         assert_eq!(rule["load"].as_array().unwrap().len() as f64, bins);
         assert!(rule["most"].as_u64() <= rule["allowed_cost"].as_u64());
+        let received = rule["received"]["y"].as_array().unwrap();
+        assert_eq!(
+            received.iter().map(Value::as_u64).max().unwrap(),
+            rule["most"].as_u64(),
+            "{}",
+            rule["name"]
+        );
     }
 }
 
@@ -101,6 +109,51 @@ fn scenarios_and_logs_name_their_clients() {
         (&played["clients"], &played["arrivals"]["client"]),
         (&json!(["10.0.0.1", "10.0.0.2"]), &json!([1, 0]))
     );
+}
+
+#[test]
+fn arrivals_of_a_log_that_are_sent_again_are_decided_again_the_same() {
+    let log = "time,client\n1431857101,a\n1431857109.5,a\n1431857111,b\n1431857158,a\n1431857161,b\n";
+    let rules = every_rule("client");
+    let of_log = reply(&json!({"rules": rules, "log": log}));
+    let (at, client) = (&of_log["arrivals"]["at"], &of_log["arrivals"]["client"]);
+    let arrivals: Vec<Value> = (at.as_array().unwrap().iter().zip(client.as_array().unwrap()))
+        .map(|(at, client)| json!({"at": at, "client": of_log["clients"][client.as_u64().unwrap() as usize]}))
+        .collect();
+    let again = reply(&json!({"rules": rules, "arrivals": arrivals, "start": of_log["start"]}));
+    assert_eq!(again["start"], 1_431_857_101);
+    assert_eq!(again["rules"], of_log["rules"]);
+}
+
+#[test]
+fn playable_scenarios_can_be_played() {
+    let scenarios = playable_scenarios();
+    let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
+    assert_eq!(names, ["app-open", "boundary-attack", "spike", "retry-storm"]);
+    for scenario in scenarios {
+        let window = format!("{}s", scenario.window);
+        let rule = json!({"fixed_window": {"limit": scenario.limit, "window": window}, "by": scenario.by});
+        let played = reply(&json!({"rules": [rule], "scenario": scenario.name}));
+        assert!(played["rules"][0]["denied"].as_u64() > Some(0), "{}", scenario.name);
+    }
+}
+
+#[test]
+fn a_timeline_is_as_long_as_it_is_asked_to_be() {
+    for (at, until, expected) in [(1, 10.0, 10.0), (1, 12.5, 12.5), (20, 10.0, 21.0)] {
+        let played = reply(&json!({"rules": every_rule("global"), "arrivals": [{"at": at}], "until": until}));
+        assert_eq!(played["duration"].as_f64(), Some(expected));
+        for rule in played["rules"].as_array().unwrap() {
+            for line in [&rule["curve"]["t"], &rule["received"]["t"]] {
+                assert_eq!(
+                    line.as_array().unwrap().last().unwrap().as_f64(),
+                    Some(expected),
+                    "{}",
+                    rule["name"]
+                );
+            }
+        }
+    }
 }
 
 #[test]
