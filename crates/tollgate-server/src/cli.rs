@@ -54,6 +54,8 @@ enum Command {
     Replay(Box<commands::replay::Replay>),
     /// Suggest a rate and a burst from recorded traffic, with the reasons, as a policy
     Advise(commands::advise::Advise),
+    /// Open the playground on a free loopback port: play, pause and step through the decisions of all algorithms on the same traffic
+    Playground(commands::playground::Playground),
     /// Run the tests of a policy: requests at given times, and what is expected of each
     Test {
         /// The policy file
@@ -146,6 +148,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Simulate(options) => commands::simulate::run(&options),
         Command::Replay(options) => commands::replay::run(&options),
         Command::Advise(options) => commands::advise::run(&options),
+        Command::Playground(options) => commands::playground::run(&options),
         Command::Test { policy, tests, policy_bytes } => {
             commands::test::run(&policy, &tests, policy_bytes.max_policy_bytes)
         }

@@ -25,6 +25,7 @@ mod malformed_policy;
 mod memory;
 mod metrics;
 mod operation;
+mod playground;
 mod proto;
 mod proxies;
 mod readme;

@@ -109,7 +109,9 @@ impl<'m> Explained<'m> {
         let asked = self.cost * MILLION; // at most the capacity, which is far below the reach of the word
         let (wait, missing) = (time(wait), asked.saturating_sub(value));
         match self.meter {
-            Meter::Tokens(_) => format!("the missing {} come in {wait}", amount_up(missing)),
+            Meter::Tokens(_) => {
+                format!("the missing {} {} in {wait}", amount_up(missing), plural(missing, "comes", "come"))
+            }
             Meter::ArrivalTime(_) | Meter::Counter(_) => format!("passes in {wait}"),
             Meter::Queue(_) if self.cost == 1 => format!("a place is free in {wait}"),
             Meter::Queue(_) => format!("{} places are free in {wait}", self.cost),
@@ -126,9 +128,13 @@ impl<'m> Explained<'m> {
                         amount_up(missing),
                         amount_up(missing_peak)
                     ),
-                    (true, false) => format!("the missing {} credits come in {wait}", amount_up(missing)),
+                    (true, false) => {
+                        let come = plural(missing, "credit comes", "credits come");
+                        format!("the missing {} {come} in {wait}", amount_up(missing))
+                    }
                     (false, _) => {
-                        format!("the missing {} peak tokens come in {wait}", amount_up(missing_peak))
+                        let come = plural(missing_peak, "peak token comes", "peak tokens come");
+                        format!("the missing {} {come} in {wait}", amount_up(missing_peak))
                     }
                 }
             }

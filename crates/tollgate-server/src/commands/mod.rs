@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod import;
 mod lab;
+pub(crate) mod playground;
 pub(crate) mod replay;
 pub(crate) mod simulate;
 mod simulate_cluster;

@@ -14,6 +14,7 @@ mod limits;
 mod metrics;
 mod pages;
 mod permits;
+mod playground;
 mod pressure;
 pub(crate) mod problem;
 mod query;
@@ -71,12 +72,27 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Service>>)> {
         ("/openapi.json", get(openapi)),
         ("/", get(pages::front)),
         ("/playground", get(pages::playground)),
+        ("/v1/playground", get(playground::list).post(playground::evaluate)),
         ("/assets/{hash}/{*name}", get(pages::asset)),
     ]
 }
 
 pub(crate) fn router(service: Arc<Service>) -> Router {
-    routes()
+    router_of(routes(), service)
+}
+
+/// The endpoints of the playground only.
+pub(crate) fn playground_router(service: Arc<Service>) -> Router {
+    const PATHS: [&str; 4] = ["/playground", "/v1/playground", "/assets/{hash}/{*name}", "/livez"];
+    let mut routes = routes();
+    routes.retain(|(path, _)| PATHS.contains(path));
+    let to_page = get(|| async { axum::response::Redirect::to("/playground") });
+    routes.push(("/", to_page));
+    router_of(routes, service)
+}
+
+fn router_of(routes: Vec<(&'static str, MethodRouter<Arc<Service>>)>, service: Arc<Service>) -> Router {
+    routes
         .into_iter()
         .fold(Router::new(), |router, (path, methods)| router.route(path, methods))
         .fallback(not_found)

@@ -18,7 +18,7 @@ use tower_service::Service as _;
 
 use super::events::EVENTS;
 use super::problem::Problem;
-use super::router;
+use super::{playground_router, router};
 use crate::connections::Activity;
 use crate::cross_site::require_own_site;
 use crate::listener::{Connection, Speak};
@@ -40,6 +40,11 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(service: Arc<Service>) -> Self {
         Self { router: router(Arc::clone(&service)), service }
+    }
+
+    /// Serves the playground only.
+    pub(crate) fn playground(service: Arc<Service>) -> Self {
+        Self { router: playground_router(Arc::clone(&service)), service }
     }
 
     /// Why a request is refused before anybody looks at what it asks for.

@@ -139,7 +139,7 @@ fn burst_credits() {
             (
                 0.0,
                 1000,
-                "26999 credits and 999 peak tokens, costs 1000: denied, the missing 1 peak tokens come in 1 ms",
+                "26999 credits and 999 peak tokens, costs 1000: denied, the missing 1 peak token comes in 1 ms",
             ),
             (
                 0.0,

@@ -12,6 +12,7 @@ use crate::grpc::{
 };
 use crate::listener::Speak as _;
 use crate::metrics::Protocol;
+use crate::telemetry::Tracing;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
