@@ -65,6 +65,8 @@ enum Command {
         #[command(flatten)]
         policy_bytes: PolicyBytes,
     },
+    /// Watch a running service in the terminal: requests, denials, limits and hot keys
+    Top(commands::top::Top),
     /// Print the policy that does what files of another rate limiter did
     Import {
         #[command(subcommand)]
@@ -152,6 +154,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Test { policy, tests, policy_bytes } => {
             commands::test::run(&policy, &tests, policy_bytes.max_policy_bytes)
         }
+        Command::Top(options) => commands::top::run(&options),
         Command::Import { from: Import::Envoy { path, count_denied, policy_bytes } } => {
             commands::import::envoy(&path, count_denied, policy_bytes.max_policy_bytes)
         }

@@ -44,3 +44,4 @@ mod story;
 mod telemetry;
 mod tenants_file;
 mod third_party_tools;
+mod top;

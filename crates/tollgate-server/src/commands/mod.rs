@@ -10,6 +10,7 @@ pub(crate) mod replay;
 pub(crate) mod simulate;
 mod simulate_cluster;
 pub(crate) mod test;
+pub(crate) mod top;
 
 /// Rows of cells, each column as wide as its widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
