@@ -124,10 +124,15 @@ impl KeyMask {
     /// The keys, each as 16 hexadecimal digits instead of its name.
     pub(crate) fn mask(&self, hottest: &mut Hottest) {
         for hot in &mut hottest.keys {
-            hot.key = vec![format!("{:016x}", self.0.hash_one(&hot.key))];
+            hot.key = vec![self.hash(&hot.key)];
         }
         // Keys of one count were in the order of their names.
         hottest.keys.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
+    }
+
+    /// What is shown instead of the name of a key.
+    pub(crate) fn hash(&self, key: &[String]) -> String {
+        format!("{:016x}", self.0.hash_one(key))
     }
 }
 
@@ -166,6 +171,26 @@ impl HotKeys {
                 .extend([&turns.now, &turns.before].into_iter().filter_map(|all| all[by as usize].clone()));
         }
         Sketch::merged(&sketches, most)
+    }
+
+    /// The share of all requests that the key with the most requests certainly had: its count without the error, divided by all
+    /// requests. 0 without requests. None if no key was ever counted.
+    pub(crate) fn hottest_share(&self, now: Timestamp) -> Option<f64> {
+        let (mut counts, mut total) = (Vec::new(), 0_u64);
+        for shard in self.0.get()? {
+            let mut turns = shard.0.lock();
+            turns.turn(now);
+            let sketches = [&turns.now, &turns.before];
+            for sketch in sketches.into_iter().filter_map(|all| all[HotBy::Hits as usize].as_deref()) {
+                total = total.saturating_add(sketch.total);
+                let certain = |(count, key): (&u64, &Counted)| (key.hash, count - key.error);
+                counts.extend(sketch.counts.iter().zip(&sketch.keys).map(certain));
+            }
+        }
+        counts.sort_unstable();
+        let of_one_key = counts.chunk_by(|(one, _), (other, _)| one == other);
+        let most = of_one_key.map(|counts| counts.iter().map(|(_, count)| count).sum::<u64>()).max();
+        Some(most.unwrap_or(0) as f64 / total.max(1) as f64)
     }
 
     /// Frees the memory of counts that are too old.
@@ -470,6 +495,24 @@ mod tests {
                 assert_eq!(Some(sketch.counts[sketch.smallest()]), smallest, "step {step}");
             }
         }
+    }
+
+    #[test]
+    fn the_share_of_the_hottest_key_is_never_too_high() {
+        let hot = HotKeys::default();
+        assert_eq!(hot.hottest_share(minute(0)), None);
+        (0..3).for_each(|_| count(&hot, 0, HIT, minute(0)));
+        assert_eq!(hot.hottest_share(minute(0)), Some(1.0), "the only key");
+        count(&hot, 1, HIT, minute(0));
+        assert_eq!(hot.hottest_share(minute(0)), Some(0.75));
+        // The second turn has far more keys than counters: six of ten requests come from one key.
+        for request in 0..10_000 {
+            let key = if request % 10 < 6 { 0 } else { request };
+            count_in(&hot, request as usize % 4, key, HIT, minute(5));
+        }
+        let (share, exact) = (hot.hottest_share(minute(5)).unwrap(), 6003.0 / 10_004.0);
+        assert!(share <= exact && share > exact - 0.05, "{share}");
+        assert_eq!(hot.hottest_share(minute(15)), Some(0.0), "no requests any more");
     }
 
     #[test]

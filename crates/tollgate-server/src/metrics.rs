@@ -180,7 +180,8 @@ impl Metrics {
                 .map(|outcome| by_outcome.get_or_create_owned(&RequestLabels { outcome, protocol }))
         });
         let limits = Arc::new(Limits::default());
-        registry.register_collector(Box::new(LimitSeries(Arc::clone(&limits))));
+        let clock = engine.clock().clone();
+        registry.register_collector(Box::new(LimitSeries { limits: Arc::clone(&limits), clock }));
         let descriptors = Arc::new(Descriptors::default());
         registry.register_collector(Box::new(DescriptorSeries(Arc::clone(&descriptors))));
         let by_source: Family<SourceLabels, Counter> = Family::default();

@@ -26,6 +26,7 @@ mod memory;
 mod metrics;
 mod operation;
 mod playground;
+mod prometheus;
 mod proto;
 mod proxies;
 mod readme;

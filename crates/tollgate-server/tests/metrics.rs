@@ -79,7 +79,7 @@ fn a_scrape_of_10_000_limits_of_which_500_are_used_is_below_2_mb() {
         (0..500).map(|number| json!({ "attributes": { "path": format!("/{number}") } })).collect();
     assert_eq!(client.post("/v1/check", &checks).status, 200);
     let (series, bytes) = limit_series(&mut client);
-    assert_eq!(series, 500 * (10 + 1 + 1 + 12));
+    assert_eq!(series, 500 * (10 + 1 + 1 + 12 + 1));
     assert!(bytes < 2_000_000, "{bytes} bytes");
 }
 
@@ -129,8 +129,9 @@ fn limits_that_were_renamed_leave_no_series() {
         limit_series(&mut client)
     };
     let (series, bytes) = generation(0);
-    // Allowed and denied requests of five protocols, tokens, delays, and a histogram of ten buckets with its sum and its count.
-    assert_eq!(series, 10 * (10 + 1 + 1 + 12));
+    // Allowed and denied requests of five protocols, tokens, delays, a histogram of ten buckets with its sum and its
+    // count, and the share of the hottest key.
+    assert_eq!(series, 10 * (10 + 1 + 1 + 12 + 1));
     for number in 1..=renames {
         let (series_now, bytes_now) = generation(number);
         assert_eq!(series_now, series, "after {number} renames");

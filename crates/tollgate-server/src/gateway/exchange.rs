@@ -174,6 +174,7 @@ impl Gateway {
                 }
                 Err(refused) => {
                     self.metrics.ended(Ended::no_slot);
+                    self.metrics.got_no_slot(refused.why);
                     // A tenant that fills its own queue says nothing of the others.
                     if refused.why != NoSlot::TooManyOfTenant {
                         self.pressure.waited(Nanos::new(u64::MAX));

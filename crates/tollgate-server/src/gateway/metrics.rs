@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use tollgate::Nanos;
+use tollgate::{Nanos, NoSlot};
 
 use super::behind::Behind;
 use super::slots::SlotsView;
@@ -88,6 +88,33 @@ struct ErrorLabels {
     kind: UpstreamError,
 }
 
+/// Why a request got no slot: the bound of the gateway or the key of the policy that refused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "they are label values, as they stand")]
+enum NoSlotReason {
+    queue_full,
+    per_key,
+    max_wait,
+}
+
+const NO_SLOT_REASONS: [NoSlotReason; 3] =
+    [NoSlotReason::queue_full, NoSlotReason::per_key, NoSlotReason::max_wait];
+
+impl NoSlotReason {
+    const fn of(why: NoSlot) -> Self {
+        match why {
+            NoSlot::TooManyWaiting => Self::queue_full,
+            NoSlot::TooManyOfTenant => Self::per_key,
+            _ => Self::max_wait,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NoSlotLabels {
+    reason: NoSlotReason,
+}
+
 /// What a client did too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "they are label values, as they stand")]
@@ -108,6 +135,7 @@ struct SlowClientLabels {
 pub(crate) struct GatewayMetrics {
     ended: [Counter; ENDED.len()],
     errors: [Counter; UPSTREAM_ERRORS.len()],
+    no_slot: [Counter; NO_SLOT_REASONS.len()],
     slow_clients: [Counter; SLOW_CLIENTS.len()],
     answered: Distribution,
     queued: Distribution,
@@ -130,6 +158,12 @@ impl GatewayMetrics {
         );
         let errors: Family<ErrorLabels, Counter> = Family::default();
         registry.register("upstream_errors", "Requests that the application did not answer", errors.clone());
+        let no_slot: Family<NoSlotLabels, Counter> = Family::default();
+        registry.register(
+            "queue_refused",
+            "Requests that got no slot: too many waited (queue_full), too many of their tenant waited (per_key), or they waited too long (max_wait)",
+            no_slot.clone(),
+        );
         let slow_clients: Family<SlowClientLabels, Counter> = Family::default();
         registry.register(
             "gateway_slow_clients",
@@ -152,6 +186,7 @@ impl GatewayMetrics {
         Self {
             ended: ENDED.map(|outcome| ended.get_or_create_owned(&EndedLabels { outcome })),
             errors: UPSTREAM_ERRORS.map(|kind| errors.get_or_create_owned(&ErrorLabels { kind })),
+            no_slot: NO_SLOT_REASONS.map(|reason| no_slot.get_or_create_owned(&NoSlotLabels { reason })),
             slow_clients: SLOW_CLIENTS
                 .map(|direction| slow_clients.get_or_create_owned(&SlowClientLabels { direction })),
             answered,
@@ -199,6 +234,10 @@ impl GatewayMetrics {
 
     pub(super) fn ended(&self, ended: Ended) {
         self.ended[ended as usize].inc();
+    }
+
+    pub(super) fn got_no_slot(&self, why: NoSlot) {
+        self.no_slot[NoSlotReason::of(why) as usize].inc();
     }
 
     pub(super) fn upstream_failed(&self, error: UpstreamError) {

@@ -10,6 +10,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use tollgate::Clock;
 use tollgate_policy::{LimitVerdict, PolicyInForce, Verdict};
 
 use super::sharded::{Counter, OwnLines, own_shard, shard_count};
@@ -267,7 +269,10 @@ impl Limits {
 }
 
 /// Writes what is counted of limits.
-pub(super) struct LimitSeries(pub(super) Arc<Limits>);
+pub(super) struct LimitSeries {
+    pub(super) limits: Arc<Limits>,
+    pub(super) clock: Clock,
+}
 
 impl std::fmt::Debug for LimitSeries {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -277,7 +282,7 @@ impl std::fmt::Debug for LimitSeries {
 
 impl Collector for LimitSeries {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let limits = self.0.by_number.load_full();
+        let limits = self.limits.by_number.load_full();
         let used: Vec<(&LimitMetrics, Counts)> =
             limits.iter().flatten().filter_map(|limit| Some((&**limit, limit.total()?))).collect();
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -306,7 +311,7 @@ impl Collector for LimitSeries {
             }
         }
         for protocol in PROTOCOLS {
-            let [allowed, denied] = self.0.sent[protocol as usize].each_ref().map(Counter::get);
+            let [allowed, denied] = self.limits.sent[protocol as usize].each_ref().map(Counter::get);
             if allowed + denied > 0 {
                 write(SENT, Outcome::allow, protocol, allowed)?;
                 write(SENT, Outcome::deny, protocol, denied)?;
@@ -363,6 +368,19 @@ impl Collector for LimitSeries {
             let labels = [("limit", &*limit.name)];
             ratios.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
+
+        let mut hottest = encoder.encode_descriptor(
+            "hottest_key_ratio",
+            "Share of the requests to each limit in the last five to ten minutes that its busiest key certainly made",
+            None,
+            MetricType::Gauge,
+        )?;
+        let now = self.clock.now();
+        for (limit, _) in &used {
+            if let Some(share) = limit.hot_keys.hottest_share(now) {
+                ConstGauge::new(share).encode(hottest.encode_family(&[("limit", &*limit.name)])?)?;
+            }
+        }
         Ok(())
     }
 }
@@ -388,7 +406,8 @@ mod tests {
     /// The lines with values, without those of buckets and of other protocols than `http`.
     fn series(limits: &Arc<Limits>) -> Vec<String> {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(LimitSeries(Arc::clone(limits))));
+        registry
+            .register_collector(Box::new(LimitSeries { limits: Arc::clone(limits), clock: Clock::manual() }));
         let mut written = String::new();
         text::encode(&mut written, &registry).unwrap();
         let is_value = |line: &&str| !line.starts_with('#') && !line.contains("_bucket");
