@@ -193,3 +193,9 @@ impl Service {
 pub(crate) fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
+
+/// A time in seconds, as the JSON of the API has it.
+#[expect(clippy::disallowed_methods, reason = "a wire format")]
+pub(crate) fn json_seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}

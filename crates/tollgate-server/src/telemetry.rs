@@ -26,6 +26,7 @@ pub(crate) use self::trace_parent::{TRACEPARENT, TRACESTATE, TraceParent};
 pub(crate) use self::without_otlp::{GatewaySpan, Telemetry};
 
 /// Which decisions of a call are exported as spans.
+#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "nothing is exported"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tracing {
     /// The decisions of a request whose caller sent this trace. Whether it is sampled decides. A share of the requests without a
@@ -45,6 +46,7 @@ impl Tracing {
 }
 
 /// A decision, as its span has it.
+#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "nothing is exported"))]
 #[derive(Debug)]
 pub(crate) struct DecisionSpan<'d> {
     pub(crate) protocol: &'static str,

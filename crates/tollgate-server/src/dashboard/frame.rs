@@ -12,10 +12,11 @@ use tollgate_policy::{PolicyInForce, StoreSettings};
 use super::history::{History, STEP};
 use super::log::Event;
 use super::{State, now};
-use crate::gateway::GatewayView;
+use crate::gateway::{GatewayView, SlotTime};
+use crate::hot_keys::HotKey;
 use crate::http;
 use crate::metrics::{LimitMetrics, LimitTotals, RequestTotals};
-use crate::service::Service;
+use crate::service::{Service, json_seconds};
 
 /// The most limits in a tick. Those with the most new requests come first, the others with a later tick.
 const MOST_IN_TICK: usize = 200;
@@ -25,6 +26,9 @@ const MOST_HISTORIES: usize = 100;
 
 /// The most limits whose hot keys are sent: the limits with the most new requests.
 const MOST_HOT: usize = 50;
+
+/// The most tenants whose share of the application is sent.
+const MOST_TENANTS: usize = 12;
 
 /// The hot keys of each order that are sent.
 const MOST_KEYS: usize = 5;
@@ -119,6 +123,24 @@ struct Tick<'a> {
     events: &'a [Event],
     #[serde(skip_serializing_if = "Option::is_none")]
     hot: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot_time: Option<SlotTimeView>, // with hot keys
+}
+
+/// The tenants that had slots of the application for the longest time in the last five to ten minutes.
+#[derive(Serialize)]
+struct SlotTimeView {
+    by: String,     // the attribute that tells tenants apart
+    seconds: f64,   // of all tenants
+    max_error: f64, // by how much the seconds of a tenant may be too high
+    tenants: Vec<TenantView>,
+}
+
+#[derive(Serialize)]
+struct TenantView {
+    tenant: String,
+    seconds: f64,
+    weight: Option<u32>, // None where tenants are not told apart by `tenant`, which weights are of
 }
 
 #[derive(Serialize)]
@@ -178,7 +200,7 @@ fn store(service: &Service, policy: &PolicyInForce<'_>) -> StoreView {
         name: policy.environment_values.hide(&shard.name).into_owned(),
         state: shard.breaker.as_str(),
         is_up: shard.breaker.is_up(),
-        since: shard.since.as_secs_f64(),
+        since: json_seconds(shard.since),
     };
     StoreView::Redis {
         mode: match &policy.store {
@@ -240,7 +262,9 @@ pub(super) fn tick(
     let hot = with_hot_keys.then(|| hot_limits(state, &all));
     KeyNames::ALL.map(|names| {
         let hot = || hot.as_ref().map(|limits| hot_keys(service, limits, names));
-        wanted[names as usize].then(|| event("tick", &Tick { common: &common, events, hot: hot() }))
+        let slot_time = || if with_hot_keys { slot_time(service, names) } else { None };
+        wanted[names as usize]
+            .then(|| event("tick", &Tick { common: &common, events, hot: hot(), slot_time: slot_time() }))
     })
 }
 
@@ -279,6 +303,25 @@ fn hot_keys(service: &Service, limits: &[Arc<LimitMetrics>], names: KeyNames) ->
     limits.iter().map(lists).collect()
 }
 
+fn slot_time(service: &Service, names: KeyNames) -> Option<SlotTimeView> {
+    let SlotTime { by, tenants } = service.metrics.gateway.as_ref()?.slot_time(MOST_TENANTS)?;
+    let policy = service.engine.policy();
+    let seconds = |micros: u64| micros as f64 / 1e6;
+    let view = |used: &HotKey| {
+        let name = used.key.concat();
+        TenantView {
+            weight: (by == "tenant").then(|| policy.weight(Some(&name)).get()),
+            tenant: if names == KeyNames::Clear { name } else { service.key_mask.hash(&used.key) },
+            seconds: seconds(used.count),
+        }
+    };
+    let mut views: Vec<TenantView> = tenants.keys.iter().map(view).collect();
+    // Tenants of one count were in the order of their names.
+    views.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.tenant.cmp(&b.tenant)));
+    let (all, max_error) = (seconds(tenants.total), seconds(tenants.error_bound));
+    Some(SlotTimeView { by, seconds: all, max_error, tenants: views })
+}
+
 /// Everything.
 pub(super) fn start(
     service: &Service,
@@ -307,7 +350,7 @@ pub(super) fn start(
         policy,
         history: json!(state.history.requests()),
         histories,
-        tick: Tick { common: &common, events, hot },
+        tick: Tick { common: &common, events, hot, slot_time: slot_time(service, names) },
     };
     event("start", &start)
 }

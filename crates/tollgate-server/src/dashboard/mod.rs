@@ -24,7 +24,7 @@ use self::log::EventLog;
 use crate::connections::Activity;
 use crate::distribution::Recent;
 use crate::metrics::LimitTotals;
-use crate::service::{Service, unix_time};
+use crate::service::{Service, json_seconds, unix_time};
 
 /// The most followers.
 pub(crate) const MOST_STREAMS: usize = 100;
@@ -280,5 +280,5 @@ impl Drop for Following {
 
 /// The time of day in seconds.
 fn now() -> f64 {
-    unix_time().as_secs_f64()
+    json_seconds(unix_time())
 }

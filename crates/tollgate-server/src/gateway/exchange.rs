@@ -101,10 +101,10 @@ struct Allowed {
 }
 
 /// A request on its way to the application.
-#[derive(Clone, Copy)]
-struct Outgoing<'p> {
+struct Outgoing<'p, 't> {
     head: &'p [u8],
     client: ClientId,
+    span: Option<&'p mut GatewaySpan<'t>>,
 }
 
 impl Gateway {
@@ -183,8 +183,8 @@ impl Gateway {
                 }
             }
         }
-        let outgoing = Outgoing { head: &head, client };
-        Some(match self.forward(behind, asked, outgoing, &mut held, front, timer, span).await {
+        let outgoing = Outgoing { head: &head, client, span: span.as_mut() };
+        Some(match self.forward(behind, asked, outgoing, &mut held, front, timer).await {
             Ok(answered) => {
                 if asked.framing == Framing::Chunked {
                     // A stream in both directions: the client need not send while the application answers.
@@ -272,11 +272,10 @@ impl Gateway {
         &self,
         behind: &Behind,
         asked: &Asked<'_, H>,
-        Outgoing { head, client }: Outgoing<'_>,
+        Outgoing { head, client, mut span }: Outgoing<'_, '_>,
         held: &mut Held,
         front: &mut F,
         timer: &mut Option<Timer>,
-        span: &mut Option<GatewaySpan<'_>>,
     ) -> Result<Answered, CallError> {
         let clock = self.service.engine.clock();
         let to_send = Call {
@@ -292,7 +291,7 @@ impl Gateway {
             let began = clock.now();
             let result = call(&to_send, &at, front, timer).await;
             let now = clock.now();
-            if let Some(span) = span {
+            if let Some(span) = &mut span {
                 span.asked_upstream(began, now);
             }
             error = match result {

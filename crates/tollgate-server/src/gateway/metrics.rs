@@ -13,7 +13,7 @@ use serde::Serialize;
 use tollgate::{Nanos, NoSlot};
 
 use super::behind::Behind;
-use super::slots::SlotsView;
+use super::slots::{SlotTime, SlotsView};
 use super::upstream::CallError;
 use crate::distribution::{Distribution, Recent};
 use crate::metrics::sharded::Counter;
@@ -225,6 +225,11 @@ impl GatewayMetrics {
             wait_p50,
             wait_p95,
         })
+    }
+
+    /// The tenants that had slots of the application for the longest time. None without a fair queue.
+    pub(crate) fn slot_time(&self, most: usize) -> Option<SlotTime> {
+        self.watched.load_full()?.slots.as_ref()?.slot_time(most)
     }
 
     /// Lets this be looked at.

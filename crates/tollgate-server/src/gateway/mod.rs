@@ -27,6 +27,7 @@ use tollgate_policy::{LoadSource, Policy};
 use self::behind::Behind;
 pub(crate) use self::metrics::{GatewayMetrics, GatewayView};
 use self::pressure::{EVERY, Pressure};
+pub(crate) use self::slots::SlotTime;
 use crate::connections::Activity;
 use crate::listener::{Connection, Speak};
 use crate::retired::Retired;

@@ -10,6 +10,8 @@ use tollgate::adaptive::{Aimd, Bounds, Gradient2, Vegas, Windowed};
 use tollgate::{AdaptiveLimiter, Clock, FairSemaphore, Flight, Nanos, NoSlot, Slot, Timestamp, Weight};
 use tollgate_policy::{Adaptive, FairQueue, Gateway as Settings, Work};
 
+use crate::hot_keys::{Hit, HotBy, HotKeys, Hottest};
+
 /// As many wait in all.
 const MOST_WAITING: usize = 100_000;
 
@@ -29,6 +31,7 @@ pub(super) struct Slots {
     hasher: RandomState,
     estimates: Arc<[AtomicU64]>, // microseconds that requests of a tenant take, rather too many than too few
     usual: AtomicU64,            // microseconds that a request takes
+    used: Arc<HotKeys>,          // microseconds for which tenants had slots: their tokens
 }
 
 #[derive(Debug)]
@@ -48,6 +51,15 @@ pub(super) struct SlotsView {
     limit: u64,
     waiting: usize,
     is_adaptive: bool,
+}
+
+/// For how long tenants had slots.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotTime {
+    /// The attribute that tells tenants apart.
+    pub(crate) by: String,
+    /// In microseconds.
+    pub(crate) tenants: Hottest,
 }
 
 /// Who asks for a slot, and what for.
@@ -119,6 +131,7 @@ impl Slots {
         Some(Arc::new(Self {
             hasher: self.hasher.clone(),
             estimates: Arc::clone(&self.estimates),
+            used: Arc::clone(&self.used),
             usual: AtomicU64::new(self.usual.load(Ordering::Relaxed)),
             ..slots
         }))
@@ -135,6 +148,7 @@ impl Slots {
             hasher: RandomState::new(),
             estimates: (0..ESTIMATES).map(|_| AtomicU64::new(0)).collect(),
             usual: AtomicU64::new(0),
+            used: Arc::default(),
         }
     }
 
@@ -170,6 +184,7 @@ impl Slots {
         Ok(Taken {
             held: Some(held),
             slots: Arc::clone(self),
+            tenant: self.by.is_some().then(|| ask.tenant.into()),
             place,
             cost,
             began,
@@ -210,6 +225,17 @@ impl Slots {
         }
     }
 
+    /// The tenants that had slots for the longest time in the last five to ten minutes. None without a fair queue.
+    pub(super) fn slot_time(&self, most: usize) -> Option<SlotTime> {
+        let now = self.semaphore().clock().now();
+        Some(SlotTime { by: self.by.clone()?, tenants: self.used.hottest(HotBy::Tokens, most, now) })
+    }
+
+    fn count(&self, tenant: &str, micros: u64, now: Timestamp) {
+        let hit = Hit { tokens: micros, is_denied: false, is_newly_denied: false };
+        self.used.count(self.hasher.hash_one(tenant), || [tenant].into_iter().collect(), hit, now);
+    }
+
     /// Learns how long a request took.
     fn learn(&self, place: usize, micros: u64) {
         let estimate = &self.estimates[place];
@@ -233,6 +259,7 @@ fn seed() -> u64 {
 pub(super) struct Taken {
     held: Option<Held>,
     slots: Arc<Slots>,
+    tenant: Option<Box<str>>, // None where all requests are one tenant's
     place: usize,
     cost: u64,
     began: Timestamp,
@@ -264,8 +291,12 @@ impl Drop for Taken {
             Some(Held::Flight(flight)) => flight.into_slot(),
             None => return,
         };
-        let micros = slots.semaphore().clock().now().since(self.began).get() / 1000;
+        let now = slots.semaphore().clock().now();
+        let micros = now.since(self.began).get() / 1000;
         slots.learn(self.place, micros);
+        if let Some(tenant) = &self.tenant {
+            slots.count(tenant, micros, now);
+        }
         slot.finish(match slots.work {
             Work::Cost => self.cost,
             Work::Time => micros.max(1),

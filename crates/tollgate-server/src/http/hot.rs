@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::query::query_pairs;
 use super::{Answer, reply, require_admin};
 use crate::hot_keys::{HotBy, HotKey, Hottest};
-use crate::service::Service;
+use crate::service::{Service, json_seconds};
 
 /// The most keys in each list.
 const MOST: usize = 20;
@@ -89,7 +89,7 @@ fn hottest(service: &Service, Query { limit: wanted, by }: Query, is_admin: bool
 /// A list as JSON.
 pub(crate) fn list(hottest: &Hottest, policy: &PolicyInForce<'_>) -> Value {
     let key = |hot: &HotKey| {
-        let since = policy.unix_time_at(hot.since).as_secs_f64();
+        let since = json_seconds(policy.unix_time_at(hot.since));
         json!({ "key": hot.key, "count": hot.count, "error": hot.error, "since": since })
     };
     let keys: Vec<Value> = hottest.keys.iter().map(key).collect();
