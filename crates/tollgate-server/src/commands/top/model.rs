@@ -155,7 +155,9 @@ impl Model {
                 limit.hot = lists;
             }
         }
-        for mut event in tick.events {
+        // What happened just before a stream began is in `start` and in the first tick.
+        let last = self.events.back().map(|event| event.number);
+        for mut event in tick.events.into_iter().filter(|event| last < Some(event.number)) {
             (event.kind, event.text) = (shown(&event.kind), shown(&event.text));
             if self.events.len() >= MOST_EVENTS {
                 self.events.pop_front();
