@@ -1,11 +1,10 @@
 //! The pages of the dashboard and the playground, and the files that they load.
 //!
-//! All files are in the binary. A page is never cached. The files it loads have a hash of all their contents in their path, so
-//! that a browser keeps them for as long as it likes.
+//! All files are in the binary, compressed by `build.rs`. A page is never cached. The files it loads have a hash of all their contents in
+//! their path, so that a browser keeps them for as long as it likes.
 
-use std::hash::{DefaultHasher, Hasher as _};
-use std::io::Write as _;
-use std::sync::{Arc, LazyLock};
+use std::io::Read as _;
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -21,90 +20,38 @@ use crate::service::Service;
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Stands for the directory of the files in pages.
-const FILES: &str = "{files}";
-
-/// A page or a file, as it is and compressed.
-struct Asset {
+/// A page, or a file that pages load.
+struct File {
     name: &'static str,
-    content_type: &'static str,
-    plain: Bytes,
-    gzip: Bytes,
+    gzip: &'static [u8],
 }
 
-/// Everything that browsers load.
-struct Web {
-    pages: Vec<Asset>,
-    files: Vec<Asset>,
-    hash: String, // of all files
-}
+include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-/// A file of `web/`: its name and its contents.
-macro_rules! web {
-    ($name:literal) => {
-        ($name, include_bytes!(concat!("../../web/", $name)).as_slice())
-    };
-}
-
-static PAGES: &[(&str, &[u8])] = &[web!("dashboard.html"), web!("playground.html")];
-
-static ASSETS: &[(&str, &[u8])] = &[
-    web!("theme.css"),
-    web!("theme.js"),
-    web!("dashboard.css"),
-    web!("dashboard.js"),
-    web!("playground.css"),
-    web!("playground.js"),
-    web!("vendor/uPlot.iife.min.js"),
-    web!("vendor/uPlot.min.css"),
-    web!("vendor/uPlot.LICENSE"),
-];
-
-impl Web {
-    fn new() -> Self {
-        let mut hasher = DefaultHasher::new();
-        for (name, content) in ASSETS {
-            hasher.write(name.as_bytes());
-            hasher.write(content);
-        }
-        let hash = format!("{:016x}", hasher.finish());
-        let page = |(name, content): &(&'static str, &'static [u8])| {
-            let text = std::str::from_utf8(content).expect("pages are UTF-8");
-            Asset::new(name, text.replace(FILES, &format!("/assets/{hash}")).into())
-        };
-        Self {
-            pages: PAGES.iter().map(page).collect(),
-            files: ASSETS
-                .iter()
-                .map(|(name, content)| Asset::new(name, Bytes::from_static(content)))
-                .collect(),
-            hash,
-        }
-    }
-}
-
-impl Asset {
-    fn new(name: &'static str, plain: Bytes) -> Self {
-        let content_type = match name.rsplit_once('.').map(|(_, extension)| extension) {
+impl File {
+    fn content_type(&self) -> &'static str {
+        match self.name.rsplit_once('.').map(|(_, extension)| extension) {
             Some("html") => "text/html; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",
             Some("js") => "text/javascript; charset=utf-8",
-            Some("json") => "application/json",
-            Some("svg") => "image/svg+xml",
             _ => "text/plain; charset=utf-8",
-        };
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-        gzip.write_all(&plain).expect("a vector takes everything");
-        let gzip = gzip.finish().expect("a vector takes everything").into();
-        Self { name, content_type, plain, gzip }
+        }
+    }
+
+    /// The file as it is in `web/`. Browsers take it compressed, so this is for other callers.
+    fn plain(&self) -> Vec<u8> {
+        let mut plain = Vec::new();
+        let read = flate2::read::GzDecoder::new(self.gzip).read_to_end(&mut plain);
+        read.expect("`build.rs` has compressed it");
+        plain
     }
 
     fn response(&self, headers: &HeaderMap, cache: &'static str) -> Response {
         let takes_gzip = accepts(headers, header::ACCEPT_ENCODING, "gzip");
-        let body = if takes_gzip { self.gzip.clone() } else { self.plain.clone() };
+        let body = if takes_gzip { Bytes::from_static(self.gzip) } else { self.plain().into() };
         let mut response = Response::new(Body::from(body));
         let mut set = |name, value| _ = response.headers_mut().insert(name, HeaderValue::from_static(value));
-        set(header::CONTENT_TYPE, self.content_type);
+        set(header::CONTENT_TYPE, self.content_type());
         set(header::CACHE_CONTROL, cache);
         set(header::VARY, "accept, accept-encoding");
         set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
@@ -130,22 +77,15 @@ fn accepts(headers: &HeaderMap, name: header::HeaderName, value: &str) -> bool {
     )
 }
 
-/// Compresses all files when the first of them is asked for: a few milliseconds, once.
-static WEB: LazyLock<Web> = LazyLock::new(Web::new);
-
-async fn web() -> &'static Web {
-    tokio::task::spawn_blocking(|| &*WEB).await.expect("the files can be compressed")
-}
-
-async fn page(name: &str, headers: &HeaderMap) -> Response {
-    let page = web().await.pages.iter().find(|page| page.name == name);
+fn page(name: &str, headers: &HeaderMap) -> Response {
+    let page = PAGES.iter().find(|page| page.name == name);
     page.expect("a page of this file").response(headers, "no-cache")
 }
 
 /// `GET /`: the dashboard for browsers, and a few lines of text for other callers.
 pub(super) async fn front(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
     if service.engine.policy().dashboard == Dashboard::On && accepts(&headers, header::ACCEPT, "text/html") {
-        return page("dashboard.html", &headers).await;
+        return page("dashboard.html", &headers);
     }
     let text = "Tollgate is running.\n\n\
         POST /v1/check      decide a request\n\
@@ -164,7 +104,7 @@ pub(super) async fn playground(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     require_dashboard(&service)?;
-    Ok(page("playground.html", &headers).await)
+    Ok(page("playground.html", &headers))
 }
 
 /// `GET /assets/HASH/NAME`: a file that a page loads.
@@ -172,8 +112,7 @@ pub(super) async fn asset(
     Path((hash, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let web = web().await;
-    let file = web.files.iter().find(|file| file.name == name && web.hash == hash);
+    let file = FILES.iter().find(|file| file.name == name && HASH == hash);
     let file = file.ok_or_else(|| {
         Problem::new(
             StatusCode::NOT_FOUND,
@@ -200,21 +139,35 @@ mod tests {
 
     #[test]
     fn all_files_take_less_than_250_kb() {
-        let bytes: usize = PAGES.iter().chain(ASSETS).map(|(_, content)| content.len()).sum();
+        let bytes: usize = PAGES.iter().chain(FILES).map(|file| file.gzip.len()).sum();
         assert!(bytes < 250_000, "{bytes} bytes");
     }
 
     #[test]
-    fn pages_refer_to_files_by_their_hash_only() {
-        for page in &WEB.pages {
-            let text = std::str::from_utf8(&page.plain).unwrap();
+    fn pages_and_modules_refer_to_files_that_exist() {
+        for page in PAGES {
+            let text = String::from_utf8(page.plain()).unwrap();
             let references =
                 text.split('"').filter(|part| part.contains("/assets/") || part.ends_with(".js"));
             for reference in references {
-                let name = reference.strip_prefix(&format!("/assets/{}/", WEB.hash));
-                assert!(WEB.files.iter().any(|file| Some(file.name) == name), "{}: {reference}", page.name);
+                let name = reference.strip_prefix(&format!("/assets/{HASH}/"));
+                assert!(FILES.iter().any(|file| Some(file.name) == name), "{}: {reference}", page.name);
             }
-            assert!(!text.contains(FILES) && !text.contains("style=") && !text.contains("onclick="));
+            assert!(!text.contains("{files}") && !text.contains("style=") && !text.contains("onclick="));
+        }
+        for module in FILES.iter().filter(|file| file.name.ends_with(".js") && !file.name.contains("vendor/"))
+        {
+            let text = String::from_utf8(module.plain()).unwrap();
+            for import in text.lines().filter_map(|line| line.split_once(" from \"")).map(|(_, path)| path) {
+                let (path, _) = import.split_once('"').unwrap();
+                let directory = module.name.rsplit_once('/').map_or("", |(directory, _)| directory);
+                let name = match path.strip_prefix("../") {
+                    Some(name) => name.to_owned(),
+                    None => format!("{directory}/{}", path.trim_start_matches("./")),
+                };
+                let name = name.trim_start_matches('/');
+                assert!(FILES.iter().any(|file| file.name == name), "{}: {path}", module.name);
+            }
         }
     }
 

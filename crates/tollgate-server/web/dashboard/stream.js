@@ -1,0 +1,94 @@
+// The event stream: read with `fetch`, because an EventSource cannot send the admin token in a header. It connects again by itself.
+
+import { Refused, hasToken, headers, refusal } from "./api.js";
+
+/** Seconds between attempts. The last one repeats. */
+const PAUSES = [1, 2, 4, 8, 15];
+
+/** A frame comes every second. After so many seconds without one, the connection is lost. */
+const SILENCE = 5;
+
+export class Stream {
+  #onFrame;
+  #onState;
+  #attempt = null; // aborts it
+  #failures = 0;
+  #lostSince = null;
+  #timer = null;
+
+  /** `onFrame(event, data)` gets the frames, `onState(state)` how the connection is: its `kind` is connecting, live or lost. */
+  constructor(onFrame, onState) {
+    this.#onFrame = onFrame;
+    this.#onState = onState;
+    addEventListener("online", () => this.#lostSince !== null && this.connect());
+  }
+
+  /** Connects, also if there is a connection. The promise ends with the first frame, or with the reason why there is none. */
+  connect() {
+    clearTimeout(this.#timer);
+    this.#attempt?.abort();
+    const attempt = new AbortController();
+    this.#attempt = attempt;
+    if (this.#lostSince === null) this.#onState({ kind: "connecting" });
+    return new Promise((resolve, reject) => {
+      this.#read(attempt, resolve).then(
+        () => this.#failed(attempt, new Refused(0, "the service ended the connection")),
+        (error) => this.#failed(attempt, error),
+      ).then(reject);
+    });
+  }
+
+  #failed(attempt, error) {
+    if (attempt !== this.#attempt) return error; // another attempt took its place
+    attempt.abort();
+    const pause = error.retryAfter ?? PAUSES[Math.min(this.#failures, PAUSES.length - 1)] * (1 + Math.random() * 0.2);
+    this.#failures += 1;
+    this.#lostSince ??= Date.now();
+    const reason = error instanceof Refused ? error : new Refused(0, "the service does not answer");
+    this.#onState({ kind: "lost", since: this.#lostSince, retryAt: Date.now() + pause * 1000, reason });
+    this.#timer = setTimeout(() => this.connect().catch(() => {}), pause * 1000);
+    return reason;
+  }
+
+  async #read(attempt, resolve) {
+    let watch = null;
+    const heard = () => {
+      clearTimeout(watch);
+      watch = setTimeout(() => attempt.abort(), SILENCE * 1000);
+    };
+    try {
+      heard();
+      const wanted = { headers: headers({ accept: "text/event-stream" }), cache: "no-store", credentials: "omit", signal: attempt.signal };
+      const answer = await fetch("/v1/events", wanted);
+      if (!answer.ok) throw await refusal(answer);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let rest = ""; ; ) {
+        const { value, done } = await reader.read();
+        if (done || attempt !== this.#attempt) return;
+        heard();
+        // The end of an event may be cut in two.
+        let from = Math.max(0, rest.length - 1);
+        rest += value;
+        for (let end; (end = rest.indexOf("\n\n", from)) >= 0; from = 0) {
+          this.#event(rest.slice(0, end), resolve);
+          rest = rest.slice(end + 2);
+        }
+      }
+    } finally {
+      clearTimeout(watch);
+    }
+  }
+
+  #event(text, resolve) {
+    let [event, data] = ["message", ""];
+    for (const line of text.split("\n")) {
+      if (line.startsWith("event: ")) event = line.slice(7);
+      else if (line.startsWith("data: ")) data += line.slice(6);
+    }
+    this.#onFrame(event, JSON.parse(data));
+    this.#failures = 0;
+    this.#lostSince = null;
+    this.#onState({ kind: "live", isAdmin: hasToken() });
+    resolve();
+  }
+}
