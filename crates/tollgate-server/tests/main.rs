@@ -5,6 +5,7 @@ mod adaptive;
 mod admin_calls;
 mod blocked_limits;
 mod broken_output;
+mod browser;
 mod connection_bounds;
 mod cross_site;
 mod environment;
