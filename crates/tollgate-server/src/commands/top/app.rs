@@ -23,7 +23,7 @@ pub(super) struct App {
     pub(super) is_typing: bool,
     pub(super) is_helping: bool,
     pub(super) detail: Option<Detail>,
-    /// The limit that was selected. None: the first one.
+    /// The selected limit. None: the first one.
     pub(super) selected: Option<String>,
     pub(super) top: usize, // the first row of the table that is shown
     page: usize,           // rows of the table that are shown
@@ -124,7 +124,7 @@ impl App {
     /// Adds a frame.
     pub(super) fn add(&mut self, frame: Frame) {
         let known = self.model.take();
-        // Rates do not go on over a gap: the service may be another one.
+        // Rates do not continue across a gap: another service may answer.
         let known = if std::mem::take(&mut self.is_another_stream) { None } else { known };
         self.model = Model::follow(known, frame);
     }
@@ -144,7 +144,7 @@ impl App {
         self.connection = Connection::Lost { since, why: first_line(why) };
     }
 
-    /// Adds what was asked for about a limit.
+    /// Adds the history and the keys of a limit, or why they are missing.
     pub(super) fn add_detail(&mut self, name: &str, result: Result<(Steps, HotLists), String>) {
         let Some(detail) = self.detail.as_mut().filter(|detail| detail.name == name) else { return };
         match result {
@@ -194,6 +194,12 @@ impl App {
                 }
             };
             let order = if self.is_reversed { order.reverse() } else { order };
+            // What a shadow limit would deny is no denial.
+            let is_by_denials = matches!(self.sort, Sort::DeniedRate | Sort::Share | Sort::Denied);
+            let order = match is_by_denials {
+                true => a.0.is_shadow.cmp(&b.0.is_shadow).then(order),
+                false => order,
+            };
             let others = || by_use(a).iter().zip(by_use(b)).map(|(a, b)| a.total_cmp(&b)).find(|o| o.is_ne());
             order.then_with(|| others().unwrap_or(std::cmp::Ordering::Equal))
         });
@@ -206,7 +212,7 @@ impl App {
         selected.and_then(|name| rows.iter().position(|(limit, _)| limit.name == *name)).unwrap_or(0)
     }
 
-    /// Moves the window over the rows, so that the selected one is in it. To be called before drawing.
+    /// Moves the window over the rows, so that the selected one is in it. Call it before drawing.
     pub(super) fn scroll(&mut self, page: usize) {
         let (row, count) = {
             let rows = self.rows();
@@ -310,12 +316,12 @@ impl App {
     }
 }
 
-/// The first line of an error. The others say what helps on the command line.
+/// The first line of an error. The other lines are help for the command line.
 fn first_line(error: &str) -> String {
     shown(error.lines().next().unwrap_or(""))
 }
 
-/// What a row is sorted by. What is not known comes last.
+/// What a row is sorted by. Unknown values come last.
 pub(super) fn sort_value(sort: Sort, (limit, rates): &Row<'_>) -> f64 {
     let (rates, totals) = (rates.unwrap_or_default(), limit.recent.totals());
     match sort {
@@ -327,7 +333,7 @@ pub(super) fn sort_value(sort: Sort, (limit, rates): &Row<'_>) -> f64 {
         Sort::Allowed => totals.allowed as f64,
         Sort::Delayed => totals.delayed as f64,
         Sort::Denied => totals.denied as f64,
-        // The least remains first: that is what needs a look.
+        // The limit with the least left comes first.
         Sort::Remaining => -limit.remaining_p50.unwrap_or(2.0),
     }
 }

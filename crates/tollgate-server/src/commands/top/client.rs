@@ -46,7 +46,7 @@ pub(super) struct Server {
     token_file: Option<PathBuf>,
 }
 
-/// An answer of the service that refuses something.
+/// The body of an answer with an error status.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Problem {
@@ -70,10 +70,10 @@ impl Server {
         };
         let authority = uri.authority().ok_or_else(|| refused("it has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(refused("a user cannot be given; --token-file gives a token"));
+            return Err(refused("the URL must not have a user: pass a token with --token-file"));
         }
         if uri.query().is_some() {
-            return Err(refused("a query cannot be given"));
+            return Err(refused("the URL must not have a query"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = authority.port_u16().unwrap_or(if is_https { 443 } else { 80 });
@@ -113,7 +113,7 @@ impl Server {
     pub(super) async fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, String> {
         let response = self.get(target).await?;
         let body = timeout(PATIENCE, Limited::new(response.into_body(), MOST_BYTES).collect()).await;
-        let body = body.map_err(|_| format!("{} does not end its answer", self.url))?;
+        let body = body.map_err(|_| format!("{}: the answer did not end in time", self.url))?;
         let body = body.map_err(|error| shown(&format!("{}{target}: {error}", self.url)))?;
         serde_json::from_slice(&body.to_bytes())
             .map_err(|error| shown(&format!("{}{target}: {error}", self.url)))
@@ -163,7 +163,7 @@ impl Server {
                         true => "\nhelp: SSL_CERT_FILE names the certificates to trust instead of those of the system",
                         false => "",
                     };
-                    // What follows a brace are numbers.
+                    // The part behind a brace is details in numbers.
                     let text = text.split(" {").next().unwrap_or_default();
                     format!("{}: TLS: {}{help}", self.url, shown(text))
                 })?;
@@ -227,7 +227,7 @@ impl Server {
         sender.send_request(request).await.map_err(failed)
     }
 
-    /// The token, read anew for each call, because it may have changed.
+    /// The token. Each call reads the file again, because the token may have changed.
     fn token(&self) -> Result<Option<String>, String> {
         let Some(file) = &self.token_file else { return Ok(None) };
         let refused = |why: &dyn std::fmt::Display| format!("--token-file {}: {why}", file.display());
@@ -250,7 +250,7 @@ impl std::fmt::Debug for Server {
 /// TLS that trusts the certificates of the system.
 fn tls_connector() -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
-    // Some that cannot be used are usual, and others are enough.
+    // Certificates that cannot be used are common, and the others suffice.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(

@@ -252,7 +252,7 @@ impl Totals {
     }
 
     /// Whether a number is smaller than before, as after a restart of the service.
-    pub(super) const fn have_fallen_from(&self, before: &Self) -> bool {
+    pub(super) const fn are_below(&self, before: &Self) -> bool {
         self.allowed < before.allowed || self.denied < before.denied || self.errors < before.errors
     }
 }

@@ -1,7 +1,7 @@
 //! `tollgate top`: the state of a service in a terminal.
 //!
 //! The service sends frames (`frame`) once a second over a stream (`stream`, `client`). They make the `model`, which `view` draws.
-//! `app` is what the user has chosen to see, and `keys` are what changes it.
+//! `app` is the state of the screen, which `keys` change.
 
 mod app;
 mod client;
@@ -51,10 +51,10 @@ const FIRST_FRAME: Duration = Duration::from_secs(10);
 /// After this time, Escape is a key and not the beginning of one.
 const ESCAPE: Duration = Duration::from_millis(50);
 
-/// The ticks after which the keys and the history of a limit are asked for again.
+/// The number of ticks between two loads of the keys and the history of a limit.
 const DETAIL_EVERY: u32 = 5;
 
-/// What is shown about one limit, or why not.
+/// The name of a limit with its history and keys, or why they are missing.
 type DetailAnswer = (String, Result<(Steps, HotLists), String>);
 
 /// Shows a service until the user quits.
@@ -78,7 +78,7 @@ pub(crate) fn run(options: &Top) -> Result<(), String> {
 }
 
 async fn watch(server: Server) -> Result<(), String> {
-    // All that can be refused is refused before the screen is taken over.
+    // Faults of the URL, the token and the service end the command before it takes over the screen.
     let mut events = Events::open(&server).await?;
     let first = timeout(FIRST_FRAME, events.next()).await;
     let first = first.map_err(|_| format!("{} sends no events", server.url))??;
@@ -104,7 +104,7 @@ async fn watch(server: Server) -> Result<(), String> {
         screen.draw(&mut app).map_err(failed)?;
         let is_lost = matches!(app.connection, Connection::Lost { .. });
         tokio::select! {
-            update = from_service.recv() => match update.ok_or("the connection to the service was given up")? {
+            update = from_service.recv() => match update.ok_or("the connection to the service was closed")? {
                 Update::Frame(frame) => {
                     app.add(frame);
                     ticks += 1;
@@ -145,7 +145,7 @@ impl Screen {
     }
 }
 
-/// The keys in bytes, with what still comes of the last one.
+/// The keys in `bytes`. Waits for the rest of the last key, if it is not complete.
 async fn pressed(keys: &mut Keys, bytes: &[u8], input: &mut Receiver<Vec<u8>>) -> Vec<keys::Key> {
     let mut pressed = keys.read(bytes);
     while keys.is_amid_key() {

@@ -1,6 +1,6 @@
 //! What is known of the service: made from its frames, without a clock of its own.
 //!
-//! All texts in it can be written to a terminal, except those named `name`, which requests to the service need.
+//! Its texts are escaped for a terminal, except fields called `name`: requests to the service need the names as they are.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,7 +19,7 @@ const MOST_HISTORIES: usize = 1000;
 /// The most events that are kept.
 const MOST_EVENTS: usize = 50;
 
-/// A tick has at most this many limits. Of limits that are not in such a full one, nothing is known.
+/// A tick has at most this many limits. A full tick may leave out others: a later tick has their counts.
 const FULL_TICK: usize = 200;
 
 /// What is known of the service.
@@ -74,8 +74,8 @@ pub(super) struct Limit {
 impl Model {
     /// Begins with everything. `before` is what was known on the same connection: the rates go on from it.
     pub(super) fn start(start: Start, tick: Tick, before: Option<&Self>) -> Self {
-        // After a restart of the service, nothing goes on.
-        let before = before.filter(|before| !tick.requests.have_fallen_from(&before.requests.totals()));
+        // After a restart of the service, rates and histories begin again.
+        let before = before.filter(|before| !tick.requests.are_below(&before.requests.totals()));
         let Start { instance, version, key_names, step, policy, history, mut histories } = start;
         let mut model = Self {
             instance: shown(&instance),
@@ -119,7 +119,7 @@ impl Model {
         model
     }
 
-    /// Adds what a frame says. `start` replaces everything, except that rates go on.
+    /// Adds a frame. `start` replaces everything except the rates, which continue.
     pub(super) fn follow(known: Option<Self>, frame: Frame) -> Option<Self> {
         match (frame, known) {
             (Frame::Start(frames), known) => {
@@ -265,11 +265,11 @@ impl Limit {
         }
     }
 
-    /// The key with the most requests, and its share of them.
-    pub(super) fn hottest(&self) -> Option<(String, f64)> {
-        let hits = self.hot.get("hits")?;
-        let first = hits.keys.first()?;
-        Some((key_label(&first.key), first.count as f64 / hits.total.max(1) as f64))
+    /// The first key of a list such as `hits` or `denials`, and its share of all keys.
+    pub(super) fn hottest(&self, by: &str) -> Option<(String, f64)> {
+        let list = self.hot.get(by)?;
+        let first = list.keys.first()?;
+        Some((key_label(&first.key), first.count as f64 / list.total.max(1) as f64))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The terminal: taken over, and given back as it was.
+//! The terminal: takes it over, and restores it.
 
 use std::io::{self, BufWriter, Stdout, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use ratatui::crossterm::terminal::{
 use ratatui::layout::Rect;
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Whether the terminal is ours. There is one, and panics have no other way to know.
+/// Whether this process has taken over the terminal. It is global, because the panic hook needs it.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal. Dropping it gives it back.
+/// The terminal. Dropping this restores it.
 #[derive(Debug)]
 pub(super) struct Screen {
     pub(super) terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::frame::{Step, Totals};
 
-/// The seconds over which rates are means. Rates of a single second jump, and rows with them.
+/// The seconds over which rates are means. Over a single second, rates and the order of rows would jump.
 pub(super) const WINDOW: f64 = 5.0;
 
 /// The most samples. A frame comes each second, so this is more than a window has.
@@ -61,7 +61,7 @@ impl Recent {
     /// Adds totals. After a restart of the service they are smaller, and rates begin again.
     pub(super) fn add(&mut self, now: f64, totals: Totals) {
         match self.0.back_mut() {
-            Some(last) if totals.have_fallen_from(&last.totals) || now < last.until => {
+            Some(last) if totals.are_below(&last.totals) || now < last.until => {
                 *self = Self::starting(now, totals);
             }
             Some(last) if last.totals == totals => last.until = now,

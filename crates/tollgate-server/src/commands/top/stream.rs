@@ -20,7 +20,7 @@ const MOST_BYTES: usize = 64 << 20;
 const WAITS: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// What the stream has for the screen.
+/// What the stream sends to the screen.
 #[derive(Debug)]
 pub(super) enum Update {
     Frame(Frame),
@@ -104,7 +104,7 @@ impl Lines {
     }
 }
 
-/// Sends the frames of a stream, and opens it again when it ends. Returns when nobody takes them any more.
+/// Sends the frames of a stream, and opens it again when it ends. Returns when the receiver is dropped.
 pub(super) async fn follow(server: Server, mut events: Events, updates: Sender<Update>) {
     let mut attempts = 0;
     loop {

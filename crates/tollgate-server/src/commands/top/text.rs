@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use ratatui::text::Span;
 
+/// `12 345`.
+pub(super) use super::super::lab::grouped as count;
+
 /// The most characters that are kept of a text of the service.
 const MOST: usize = 200;
 
@@ -62,19 +65,6 @@ pub(super) fn clipped(text: &str, most: usize) -> String {
         clipped.push('…');
     }
     clipped
-}
-
-/// `12 345`.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A count for a column: exact below ten thousand million.

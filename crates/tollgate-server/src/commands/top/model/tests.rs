@@ -45,7 +45,7 @@ fn recorded_frames_make_the_numbers_of_the_service() {
     );
     assert_eq!(per_user.tiers, ["pro: rate 10/h, burst 30"]);
     assert_eq!(model.limit("unused").unwrap().matches, "path /never");
-    assert_eq!(per_user.hottest(), Some(("bob".to_owned(), 5.0 / 9.0)));
+    assert_eq!(per_user.hottest("hits"), Some(("bob".to_owned(), 5.0 / 9.0)));
     assert!(model.has_clear_names);
     let steps: Vec<_> =
         per_user.history.all.iter().map(|step| step.map(|step| (step.allowed, step.denied))).collect();

@@ -21,7 +21,7 @@ const GAP: usize = 3;
 pub(super) fn lines<'a>(model: &Model, detail: &Detail, theme: Theme, columns: usize) -> Vec<Line<'a>> {
     let Some(limit) = model.limit(&detail.name) else {
         return vec![Line::raw(format!(
-            "The policy has no limit `{}` any more. Esc goes back.",
+            "The policy no longer has the limit `{}`. Esc goes back.",
             shown(&detail.name)
         ))];
     };
@@ -134,7 +134,7 @@ fn hot_keys<'a>(lists: &HotLists, model: &Model, theme: Theme, columns: usize) -
     if known.is_empty() {
         return vec![Line::styled("No hot keys: no requests in the last 5 to 10 minutes.", theme.muted())];
     }
-    let note = "Hot keys of the last 5 to 10 minutes. A count may be too high by what follows ≤.";
+    let note = "Hot keys of the last 5 to 10 minutes. ≤ marks the largest error of a count.";
     let mut lines = vec![Line::styled(note, theme.muted())];
     if !model.has_clear_names {
         lines.push(Line::styled("Key names are hashes: pass --token-file to see the names.", theme.muted()));

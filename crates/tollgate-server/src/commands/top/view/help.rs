@@ -10,20 +10,21 @@ const KEYS: [(&str, &str); 10] = [
     ("s  < >", "sort by the next or another column"),
     ("r", "reverse the order"),
     ("/", "show only limits whose names contain a text; Esc shows all"),
-    ("p", "pause what is shown, and go on"),
+    ("p", "pause the screen, or continue"),
     ("Ctrl-L", "draw the screen again"),
     ("Ctrl-Z", "suspend"),
     ("?", "this help"),
     ("q", "quit"),
 ];
 
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 8] = [
     ("● ◔ ×", "allowed, delayed, denied. Allowed includes delayed"),
     ("/s", "requests per second, the mean of the last 5 seconds"),
     ("× %", "share of denied requests in these 5 seconds"),
     ("ALLOWED…", "totals since the service started, as in /metrics"),
     ("LEFT", "median of what remained of the limit, last 10 to 15 seconds"),
     ("HOTTEST", "key with the most requests in 5 to 10 minutes, and its share"),
+    ("× KEY", "of a limit that denies now: the key with the most denials"),
     ("(shadow)", "the limit denies nothing: × is what it would deny"),
 ];
 

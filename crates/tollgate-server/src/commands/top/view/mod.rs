@@ -1,4 +1,4 @@
-//! What is drawn: from the state of the screen, and nothing else.
+//! Draws the screen from its state only.
 
 mod detail;
 mod help;

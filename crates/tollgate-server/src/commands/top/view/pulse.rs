@@ -86,7 +86,7 @@ pub(super) fn numbers<'a>(model: &Model, theme: Theme, columns: usize) -> [Line<
     [joined(requests, columns), joined(inside(model, theme), columns)]
 }
 
-/// How the process does.
+/// Decisions, keys, memory and warnings of the process.
 fn inside<'a>(model: &Model, theme: Theme) -> Vec<Vec<Span<'a>>> {
     let plain = |text: String| vec![Span::raw(text)];
     let warning = |text: String| vec![Span::styled(text, theme.warning())];

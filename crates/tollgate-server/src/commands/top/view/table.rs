@@ -112,10 +112,15 @@ impl Column {
                 Some(part) => (percent(part), Style::new()),
                 None => ("–".to_owned(), theme.muted()),
             },
-            Self::Hottest => match limit.hottest() {
-                Some((key, share)) => (format!("{key} {}", percent(share)), Style::new()),
-                None => ("–".to_owned(), theme.muted()),
-            },
+            // Of a limit that denies, the key that it denies matters, and not one that has enough.
+            Self::Hottest => {
+                let is_denying = rates.is_some_and(|rates| rates.denied > 0.0);
+                let hottest = is_denying.then(|| limit.hottest("denials")).flatten();
+                match hottest.map(|key| ("× ", key)).or_else(|| Some(("", limit.hottest("hits")?))) {
+                    Some((mark, (key, share))) => (format!("{mark}{key} {}", percent(share)), Style::new()),
+                    None => ("–".to_owned(), theme.muted()),
+                }
+            }
             Self::Chart => (String::new(), theme.muted()),
         }
     }
@@ -148,6 +153,8 @@ pub(super) fn lines<'a>(
                 Column::Chart => (chart(limit, *width), theme.muted()),
                 _ => column.cell(limit, *rates, theme),
             };
+            // A reversed row of one style: dimmed cells would be patches in it.
+            let style = if is_selected { Style::new() } else { style };
             line.push_span(Span::raw(if line.spans.len() > 1 { "  " } else { "" }));
             line.push_span(Span::styled(padded(&text, *width, column.is_text()), style));
         }

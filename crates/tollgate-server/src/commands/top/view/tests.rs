@@ -136,7 +136,7 @@ fn the_overview_has_the_answer_the_numbers_and_the_limits() {
     };
     assert_eq!(
         row("per-user"),
-        "per-user|token_bucket rate 5/s, burst 10|200|0|12|5.7%|2 346 678|405|35%|ann 50%"
+        "›per-user|token_bucket rate 5/s, burst 10|200|0|12|5.7%|2 346 678|405|35%|× acme / bob 87%"
     );
     assert_eq!(row("export"), "export|leaky_bucket rate 2/s, queue 10|1|1|0|0%|45|0|0%|–");
     let text = lines.join("\n");
@@ -169,16 +169,17 @@ fn columns_are_dropped_by_priority_and_nothing_overflows() {
     }
     let lines = screen.lines(40, 10);
     assert!(lines[0].ends_with("connected 1 min 5 s"), "{lines:?}");
-    assert!(lines[8].contains("export"), "all four limits fit: {lines:?}");
+    assert!(lines[8].contains("candidate"), "all four limits fit: {lines:?}");
     assert!(screen.text(20, 4).contains("needs 24 x 5"));
 }
 
 #[test]
 fn rows_are_sorted_reversed_and_filtered() {
     let mut screen = Screen::new();
-    assert_eq!(screen.names(), ["candidate", "per-user", "per-tenant", "export"], "by denials per second");
+    let by_denials = ["per-user", "per-tenant", "export", "candidate"];
+    assert_eq!(screen.names(), by_denials, "by denials per second, shadow limits last");
     screen.press("r");
-    assert_eq!(screen.names()[3], "candidate");
+    assert_eq!(screen.names()[2..], ["per-user", "candidate"]);
     screen.press("r<<");
     assert_eq!(screen.names()[0], "per-tenant", "by allowed per second");
     assert!(screen.text(120, 40).contains("● /s▼"));
@@ -206,14 +207,14 @@ fn the_selected_limit_stays_selected_and_in_view() {
         let line = lines.iter().find(|line| line.starts_with('›')).cloned();
         line.unwrap_or_default().trim_start_matches('›').split(' ').next().unwrap().to_owned()
     };
-    assert_eq!(selected(&mut screen), "candidate");
-    screen.press("jjj");
-    assert_eq!(selected(&mut screen), "export");
+    assert_eq!(selected(&mut screen), "per-user");
+    screen.press("j");
+    assert_eq!(selected(&mut screen), "per-tenant");
     screen.press("r");
-    assert_eq!(selected(&mut screen), "export", "also where it is now the first");
+    assert_eq!(selected(&mut screen), "per-tenant", "also where it is now the first");
     screen.app.press(Key::Home);
     screen.press("r");
-    assert_eq!(selected(&mut screen), "candidate", "the first row, whichever it is");
+    assert_eq!(selected(&mut screen), "per-user", "the first row, whichever it is");
     for key in [Key::End, Key::PageUp, Key::PageDown, Key::Up, Key::Down] {
         screen.app.press(key);
         assert_ne!(selected(&mut screen), "");
@@ -223,7 +224,6 @@ fn the_selected_limit_stays_selected_and_in_view() {
 #[test]
 fn a_limit_opens_with_its_numbers_history_and_keys() {
     let mut screen = Screen::new();
-    screen.press("j");
     assert_eq!(screen.app.press(Key::Enter), Effect::LoadDetail);
     let text = screen.text(120, 40);
     for part in [
@@ -261,6 +261,7 @@ fn a_limit_opens_with_its_numbers_history_and_keys() {
 #[test]
 fn a_shadow_limit_shows_what_only_it_would_deny() {
     let mut screen = Screen::new();
+    screen.press("jjj");
     screen.app.press(Key::Enter);
     let text = screen.text(120, 40);
     for part in ["candidate (shadow: denies nothing)", "would be denied (100%)", "newly denied, 30 in all"] {
