@@ -109,3 +109,27 @@ fn hot_keys_are_listed_by_hits_tokens_and_denials() {
     }
     assert!(client.get("/v1/hot?by=cost").body.contains("`hits`, `tokens`, `denials` or `newly_denied`"));
 }
+
+#[test]
+fn explain_names_the_numbers_in_force_and_whose_they_are() {
+    let service = Service::start(
+        "tiers: { pro: {} }
+tenants: { acme: { tier: pro }, globex: { tier: pro, limits: { per-tenant: { rate: 50/s } } } }
+limits:
+  - name: per-tenant
+    key: [tenant]
+    token_bucket: { rate: 1/s, burst: 2 }
+    tiers: { pro: { rate: 5/s, burst: 20 } }",
+    );
+    let mut client = service.connect();
+    for (tenant, of, rate, burst) in
+        [("initech", "limit", "1/s", "2"), ("acme", "tier", "5/s", "20"), ("globex", "tenant", "50/s", "20")]
+    {
+        let answer = client.post("/v1/explain", &json!({ "attributes": { "tenant": tenant } }));
+        let limit = &json_of(&answer)["limits"][0];
+        assert_eq!(limit["numbers_of"], of, "{tenant}: {limit}");
+        assert_eq!(limit["numbers"], json!({ "rate": rate, "burst": burst }), "{tenant}");
+    }
+    let limits = json_of(&client.get("/v1/limits"));
+    assert_eq!(limits["limits"][0]["tenants_with_own_numbers"], 1);
+}

@@ -87,7 +87,7 @@ fn values_of_the_environment_decide_and_are_not_shown() {
     assert_hidden(&explained.body, "/v1/explain");
     assert!(explained.body.contains("does not match `${T_PATH}/*`"), "{}", explained.body);
     let explained = client.post("/v1/explain", &json!({ "attributes": { "path": "/hidden-zq2/mine" } }));
-    assert!(explained.body.contains("`${T_KEY}` of its key is missing"), "{}", explained.body);
+    assert!(explained.body.contains("the request has no `${T_KEY}`"), "{}", explained.body);
     assert!(!explained.body.contains("zq1") && !explained.body.contains("zq3"), "{}", explained.body);
 }
 

@@ -103,17 +103,17 @@ impl<'a> Explained<'a> {
             (Some(condition), _) => condition.why(&compiled.names, values, environment_values),
             (None, Some(part)) => match limit.policy.when_missing {
                 WhenMissing::Skip => {
-                    format!("`{part}` of its key is missing, and it says `when_missing: skip`")
+                    format!("the request has no `{part}`, and the limit says `when_missing: skip`")
                 }
                 WhenMissing::Deny => {
-                    format!("`{part}` of its key is missing, and it says `when_missing: deny`")
+                    format!("the request has no `{part}`, and the limit says `when_missing: deny`")
                 }
                 WhenMissing::Share => {
-                    format!("`{part}` of its key is missing: it shares one key with all that lack it")
+                    format!("the request has no `{part}`: all requests without it share one key")
                 }
             },
             (None, None) if limit.policy.applies_to.conditions().is_empty() => {
-                "it has no `match`, so it applies to every request".to_owned()
+                "the limit has no `match`: it applies to every request".to_owned()
             }
             (None, None) => "everything in its `match` holds".to_owned(),
         };

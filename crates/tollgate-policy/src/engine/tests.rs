@@ -296,8 +296,8 @@ fn explain_says_why_and_charges_nothing() {
     assert_eq!(
         why,
         [
-            ("per-tenant", true, "it has no `match`, so it applies to every request"),
-            ("per-user", true, "`user|ip` of its key is missing: it shares one key with all that lack it"),
+            ("per-tenant", true, "the limit has no `match`: it applies to every request"),
+            ("per-user", true, "the request has no `user|ip`: all requests without it share one key"),
             ("reports", false, "`path` is `/api/trips`, which does not match `/reports`"),
         ]
     );

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
-use serde_json::{Value, json};
-use tollgate_policy::{EnvironmentValues, Explained, Request as Asked, Seconds};
+use serde_json::{Map, Value, json};
+use tollgate_policy::{EnvironmentValues, Explained, Limit, Policy, Request as Asked, Seconds};
 
 use super::json::{self, Check};
 use super::{Answer, reply};
@@ -19,9 +19,38 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     let policy = service.engine.policy();
     let asked = Asked { attributes: &attributes, cost: check.cost };
     let explanation = policy.explain(&asked, service.engine.clock().now()).wait().await?;
-    let limits: Vec<Value> =
-        explanation.limits.iter().map(|limit| explained(limit, &policy.environment_values)).collect();
+    let tenant = attributes.iter().find(|(name, _)| *name == "tenant").map(|(_, tenant)| *tenant);
+    let limits: Vec<Value> = explanation
+        .limits
+        .iter()
+        .map(|limit| {
+            let mut shown = explained(limit, &policy.environment_values);
+            if limit.applies {
+                let (numbers, of) = numbers_in_force(&policy, limit.limit, explanation.tier, tenant);
+                (shown["numbers"], shown["numbers_of"]) = (numbers.into(), of.into());
+            }
+            shown
+        })
+        .collect();
     Ok(reply(&json!({ "tier": explanation.tier, "cost": explanation.cost, "limits": limits })))
+}
+
+/// The numbers of a limit that decide a request, as the policy writes them, and whose numbers these are.
+fn numbers_in_force(
+    policy: &Policy,
+    limit: &Limit,
+    tier: Option<&str>,
+    tenant: Option<&str>,
+) -> (Map<String, Value>, &'static str) {
+    let own = tenant.and_then(|tenant| policy.tenants.get(tenant)).map(|tenant| tenant.numbers(&limit.name));
+    let own = own.unwrap_or_default();
+    let of = match tier.is_some_and(|tier| limit.tiers.contains_key(tier)) {
+        _ if !own.is_empty() => "tenant",
+        true => "tier",
+        false => "limit",
+    };
+    let all = limit.numbers(tier).into_iter().chain(own);
+    (all.map(|(name, value)| (name.to_owned(), value.into())).collect(), of)
 }
 
 fn explained(limit: &Explained<'_>, environment_values: &EnvironmentValues) -> Value {

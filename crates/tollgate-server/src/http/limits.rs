@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
-use tollgate_policy::{EnvironmentValues, Limit, Policy};
+use tollgate_policy::{Limit, Policy};
 
 use super::reply;
 use crate::service::Service;
@@ -16,13 +16,13 @@ pub(super) async fn handle(State(service): State<Arc<Service>>) -> Response {
 
 /// The limits, the tiers and the default tier of a policy.
 pub(crate) fn policy_json(policy: &Policy) -> Value {
-    let limits: Vec<Value> =
-        policy.limits.iter().map(|limit| shown_limit(limit, &policy.environment_values)).collect();
+    let limits: Vec<Value> = policy.limits.iter().map(|limit| shown_limit(limit, policy)).collect();
     let default_tier = policy.default_tier.as_deref().map(|tier| policy.environment_values.as_written(tier));
     json!({ "limits": limits, "tiers": tiers(policy), "default_tier": default_tier })
 }
 
-fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {
+fn shown_limit(limit: &Limit, policy: &Policy) -> Value {
+    let environment_values = &policy.environment_values;
     let shown = |value: &str| environment_values.as_written(value).to_owned();
     let tiers: Map<String, Value> =
         limit.tiers.keys().map(|tier| (tier.clone(), numbers(limit, Some(tier)))).collect();
@@ -47,6 +47,7 @@ fn shown_limit(limit: &Limit, environment_values: &EnvironmentValues) -> Value {
         "shadow": limit.shadow,
         "tiers": tiers,
         "tier_algorithms": tier_algorithms,
+        "tenants_with_own_numbers": policy.tenants.with_numbers_of(&limit.name).len(),
     })
 }
 
