@@ -54,7 +54,7 @@ enum Command {
     Replay(Box<commands::replay::Replay>),
     /// Suggest a rate and a burst from recorded traffic, with the reasons, as a policy
     Advise(commands::advise::Advise),
-    /// Open the playground on a free loopback port: play, pause and step through the decisions of all algorithms on the same traffic
+    /// Serve the playground on a loopback port: step through the decisions of all algorithms on the same traffic
     Playground(commands::playground::Playground),
     /// Run the tests of a policy: requests at given times, and what is expected of each
     Test {
@@ -118,7 +118,7 @@ pub(crate) struct Serve {
     /// names them, and the gateway if it has one
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<std::net::SocketAddr>,
-    /// Add lively synthetic traffic from a dozen tenants
+    /// Add synthetic traffic from a dozen tenants, which the dashboard at / shows
     #[arg(long)]
     pub(crate) demo: bool,
     /// The format of log lines [default: text on a terminal, else JSON]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tollgate_policy::{Listen, Policy};
+use tollgate_policy::{Dashboard, Listen, Policy};
 
 use crate::cli::Serve;
 use crate::reload::{LOOK_EVERY, Reloader};
@@ -160,8 +160,11 @@ async fn serve(
         let tls = tls.map(|tls| tls.gateway);
         listeners.spawn(listener::serve(listener, tls, front, Arc::clone(service), stopped()));
     }
+    if let Some(url) = urls[0].as_ref().filter(|_| service.engine.policy().dashboard == Dashboard::On) {
+        println!("dashboard {url}/, playground {url}/playground, in a terminal: tollgate top --url {url}");
+    }
     if options.demo {
-        println!("demo: a dozen tenants send requests, to be seen in /metrics and /v1/hot");
+        println!("demo: a dozen tenants send requests, which the dashboard shows");
         tokio::spawn(demo::run(Arc::clone(service)));
     }
     let mut look = tokio::time::interval(LOOK_EVERY);

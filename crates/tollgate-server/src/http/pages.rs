@@ -84,16 +84,25 @@ fn page(name: &str, headers: &HeaderMap) -> Response {
 
 /// `GET /`: the dashboard for browsers, and a few lines of text for other callers.
 pub(super) async fn front(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
-    if service.engine.policy().dashboard == Dashboard::On && accepts(&headers, header::ACCEPT, "text/html") {
+    let dashboard = service.engine.policy().dashboard;
+    if dashboard == Dashboard::On && accepts(&headers, header::ACCEPT, "text/html") {
         return page("dashboard.html", &headers);
     }
-    let text = "Tollgate is running.\n\n\
+    let pages = match dashboard {
+        Dashboard::On => {
+            "In a browser, this address is a dashboard, and /playground shows how the algorithms differ."
+        }
+        Dashboard::Off => "The policy turns the dashboard and the playground off (`dashboard: off`).",
+    };
+    let text = format!(
+        "Tollgate is running.\n\n\
         POST /v1/check      decide a request\n\
         GET  /v1/limits     the policy in force\n\
         GET  /v1/hot        hot keys\n\
         GET  /metrics       for Prometheus\n\
         GET  /openapi.json  everything else\n\n\
-        In a browser, this address is a dashboard, and /playground shows how the algorithms differ.\n";
+        {pages}\n"
+    );
     let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::VARY, "accept")];
     (plain, text).into_response()
 }
