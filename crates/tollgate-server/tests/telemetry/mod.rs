@@ -1,7 +1,7 @@
 //! Traces and metrics on their way through a collector that nobody here wrote (Rotel), to a receiver that reads them with the official
 //! protobuf package.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -253,12 +253,15 @@ fn a_collector_that_fails_causes_one_log_line() {
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let answering = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        // An answer that comes before its request would be an error of the connection.
+        let read = stream.read(&mut [0; 1 << 16]).unwrap();
+        assert!(read > 0);
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
         stream
     });
     assert!(client.passes(&[]));
     real_time::eventually("it is used again", || {
-        service.process.errors().contains("takes telemetry again").then_some(())
+        service.process.errors().contains("accepts telemetry again").then_some(())
     });
     drop(answering.join().unwrap());
 }
