@@ -601,12 +601,12 @@ pub(crate) const TELEMETRY: &[Key] = &[
     key(
         "otlp",
         Text,
-        "The collector, which must accept OTLP over HTTP, such as `http://127.0.0.1:4318`. `/v1/traces` and `/v1/metrics` are added.",
+        "The base URL of a collector that accepts OTLP over HTTP, such as `http://127.0.0.1:4318`. The service adds `/v1/traces` and `/v1/metrics`.",
     ),
     key(
         "sample",
         Fraction,
-        "The share of requests that get a trace if the caller sent none. A request with a sampled `traceparent` is always traced. At most 1000 requests per second are traced. Default: `0.01`.",
+        "The share of the requests without a `traceparent` that are traced. All requests with a sampled `traceparent` are traced. In total, at most 1000 requests per second are traced. Default: `0.01`.",
     ),
     key("interval", Time, "The time between two exports of metrics, 1s to 1h. Default: `60s`."),
 ];

@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A number from 0.001 to 1, in thousandths. `message` says what another number cannot be.
+    /// A number from 0.001 to 1, in thousandths. `message` is the error for any other value.
     pub(crate) fn thousandths(&self, node: &Node, message: &str) -> Option<u32> {
         let value = match node.value {
             Value::Float(number) => number,

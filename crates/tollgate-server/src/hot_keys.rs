@@ -130,7 +130,7 @@ impl KeyMask {
         hottest.keys.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
     }
 
-    /// What is shown instead of the name of a key.
+    /// The hash that is shown instead of the name of a key.
     pub(crate) fn hash(&self, key: &[String]) -> String {
         format!("{:016x}", self.0.hash_one(key))
     }

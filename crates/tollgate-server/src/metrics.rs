@@ -478,19 +478,19 @@ impl Collector for Table {
             "Calls of POST /v1/acquire that were refused because too many permits are held",
             self.permits.refused(),
         )?;
-        counter("evictions", "Keys in use that were forgotten to make room", stats.evictions)?;
+        counter("evictions", "Keys in use that were evicted to make room", stats.evictions)?;
         counter("refused", "Requests for which there was no room in the table", stats.refused)
     }
 }
 
-/// What became of exported spans, looked up when somebody asks.
+/// Counts of spans by what became of them, read at each scrape.
 #[derive(Debug)]
 struct Spans(Arc<Telemetry>);
 
 impl Collector for Spans {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let counts = self.0.counts();
-        let help = "Spans by what became of them: exported, failed (the collector did not take them), dropped (the queue was full)";
+        let help = "Spans by what became of them: exported, failed (the collector did not accept them), dropped (the queue was full)";
         let mut spans = encoder.encode_descriptor("telemetry_spans", help, None, MetricType::Counter)?;
         let outcomes =
             [("exported", counts.exported), ("failed", counts.failed), ("dropped", counts.dropped)];

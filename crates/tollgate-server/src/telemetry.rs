@@ -61,9 +61,9 @@ pub(crate) struct DecisionSpan<'d> {
 /// What became of spans since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SpanCounts {
-    /// The collector took them.
+    /// The collector accepted them.
     pub(crate) exported: u64,
-    /// It did not take them.
+    /// The collector did not accept them.
     pub(crate) failed: u64,
     /// The queue was full.
     pub(crate) dropped: u64,

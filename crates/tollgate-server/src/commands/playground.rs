@@ -1,4 +1,4 @@
-//! `tollgate playground`: the playground on a loopback port, without a service; or a story as an animated picture.
+//! `tollgate playground`: the playground on a loopback port, without a service, or a story as an animated SVG.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::serve::listen_on;
 use crate::service::Service;
 use crate::source::Source;
 
-/// How to open the playground.
+/// How to serve the playground.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  tollgate playground\n  tollgate playground --svg boundary-attack > boundary-attack.svg"
@@ -23,7 +23,7 @@ pub(crate) struct Playground {
     /// The loopback address to listen on. Port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", value_parser = loopback)]
     listen: SocketAddr,
-    /// Print a ready-made story as an animated SVG, and end. An unknown STORY lists them
+    /// Print a story as an animated SVG, and exit. An unknown name lists the stories
     #[arg(long, value_name = "STORY")]
     svg: Option<String>,
 }
@@ -61,14 +61,14 @@ fn print_story(name: &str) -> Result<(), String> {
 }
 
 async fn serve(address: SocketAddr) -> Result<(), String> {
-    let refused = |error: std::io::Error| format!("signals cannot be waited for: {error}");
+    let refused = |error: std::io::Error| format!("signals cannot be received: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     let policy = Policy::default();
     let reloader = Reloader::new(Source::default(), policy.clone());
     let service = Arc::new(Service::new(policy, reloader, None)?);
     let listener =
-        listen_on(address).map_err(|error| format!("error: {address} cannot be listened on: {error}"))?;
+        listen_on(address).map_err(|error| format!("error: cannot listen on {address}: {error}"))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     println!("The playground is at http://{address}/playground (Ctrl-C ends it)");
     let stop = async move {

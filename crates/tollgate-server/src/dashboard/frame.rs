@@ -66,7 +66,7 @@ struct Common<'a> {
     limits: Vec<LimitView<'a>>,
 }
 
-/// Requests that brought their rule.
+/// Requests that came with a rule, by `/v1/throttle` or `CL.THROTTLE`.
 #[derive(Serialize)]
 struct SentRules {
     allowed: u64,
@@ -130,7 +130,7 @@ struct Tick<'a> {
 /// The tenants that had slots of the application for the longest time in the last five to ten minutes.
 #[derive(Serialize)]
 struct SlotTimeView {
-    by: String,     // the attribute that tells tenants apart
+    by: String,     // the attribute that identifies a tenant
     seconds: f64,   // of all tenants
     max_error: f64, // by how much the seconds of a tenant may be too high
     tenants: Vec<TenantView>,
@@ -140,7 +140,7 @@ struct SlotTimeView {
 struct TenantView {
     tenant: String,
     seconds: f64,
-    weight: Option<u32>, // None where tenants are not told apart by `tenant`, which weights are of
+    weight: Option<u32>, // None if `by` is another attribute than `tenant`: only tenants have weights
 }
 
 #[derive(Serialize)]
@@ -268,7 +268,7 @@ pub(super) fn tick(
     })
 }
 
-/// The limits whose hot keys are sent: they had the most requests since theirs were sent.
+/// The limits whose hot keys are sent: those with the most requests since their last hot keys.
 fn hot_limits(state: &mut State, all: &[(Arc<LimitMetrics>, LimitTotals)]) -> Vec<Arc<LimitMetrics>> {
     let requests = |totals: &LimitTotals| totals.allowed + totals.denied;
     let mut used: Vec<(u64, &(Arc<LimitMetrics>, LimitTotals))> = all
@@ -316,7 +316,7 @@ fn slot_time(service: &Service, names: KeyNames) -> Option<SlotTimeView> {
         }
     };
     let mut views: Vec<TenantView> = tenants.keys.iter().map(view).collect();
-    // Tenants of one count were in the order of their names.
+    // Tenants with equal counts were sorted by their names. Hashes must not show that order.
     views.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.tenant.cmp(&b.tenant)));
     let (all, max_error) = (seconds(tenants.total), seconds(tenants.error_bound));
     Some(SlotTimeView { by, seconds: all, max_error, tenants: views })
@@ -358,7 +358,7 @@ pub(super) fn start(
 /// The policy in force.
 pub(super) fn policy(service: &Service) -> Arc<RawValue> {
     let json = to_raw_value(&http::policy_json(&service.engine.policy()));
-    json.expect("made of what JSON has").into()
+    json.expect("its values are valid in JSON").into()
 }
 
 /// The last 15 minutes of a limit.
@@ -375,6 +375,6 @@ fn rounded(value: f64) -> f64 {
 
 /// A server-sent event. JSON escapes line breaks, so its data is one line.
 fn event(name: &str, data: &impl Serialize) -> Bytes {
-    let data = serde_json::to_string(data).expect("made of what JSON has");
+    let data = serde_json::to_string(data).expect("its values are valid in JSON");
     format!("event: {name}\ndata: {data}\n\n").into()
 }

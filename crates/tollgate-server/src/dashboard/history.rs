@@ -47,7 +47,7 @@ pub(crate) struct LimitStep {
     remaining_p95: Option<f32>,
 }
 
-/// What is remembered of all requests and of each limit.
+/// The steps of all requests and of each limit.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     step: u64, // of the last sample, counted from the start of the process
@@ -141,7 +141,7 @@ impl History {
         }
     }
 
-    /// Drops the history of limits that are gone.
+    /// Drops the history of limits that the policy no longer has.
     pub(crate) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
         self.limits.retain(|name, _| is_there(name));
     }

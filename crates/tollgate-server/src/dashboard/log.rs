@@ -1,4 +1,4 @@
-//! What happened to the service lately: reloads, servers of the store that failed and came back, evictions, the record.
+//! The last events of the service: reloads, store servers that failed or recovered, evictions, and stops of the record.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -30,7 +30,7 @@ pub(crate) struct EventLog(Mutex<Events>);
 struct Events {
     all: VecDeque<Event>,
     next: u64, // number
-    sent: u64, // events with a smaller number were returned by `new_ones`
+    sent: u64, // events with a smaller number were returned by `take_new`
     stores: HashMap<String, bool>,
     evictions: u64,
     refused: u64,
@@ -44,7 +44,7 @@ impl EventLog {
         self.0.lock().add(kind, text);
     }
 
-    /// Compares the service with how it was at the last look, and adds what has changed.
+    /// Compares the service with its state at the last call, and adds an event for each change.
     pub(super) fn look(&self, service: &Service) {
         let mut events = self.0.lock();
         for shard in service.store.as_ref().map_or_else(Vec::new, |store| store.shards()) {
@@ -70,7 +70,7 @@ impl EventLog {
                 "memory",
                 match evicted {
                     0 => format!("{refused} requests found no room for their key in the table"),
-                    _ => format!("{evicted} keys in use were evicted: the table is at its bound"),
+                    _ => format!("{evicted} keys in use were evicted: the table is full"),
                 },
             );
         }
@@ -84,8 +84,8 @@ impl EventLog {
         }
     }
 
-    /// The events since the last call of this.
-    pub(super) fn new_ones(&self) -> Vec<Event> {
+    /// The events since the last call of this function.
+    pub(super) fn take_new(&self) -> Vec<Event> {
         let mut events = self.0.lock();
         let next = events.next;
         let sent = std::mem::replace(&mut events.sent, next);

@@ -1,8 +1,8 @@
-//! What the dashboard and `tollgate top` show: the state of the service once a second, to all that follow it.
+//! What the dashboard and `tollgate top` show: the state of the service once per second, sent to all followers.
 //!
 //! A follower gets `start` with everything, then a `tick` per second with what has changed. All numbers that only grow are totals
 //! since the start of the process, so that a follower that misses a tick still has the right numbers with the next one.
-//! A frame is made once for all followers that may see the same key names. Nothing is made while nobody follows.
+//! A frame is made once for all followers that may see the same key names. No frame is made while there is no follower.
 
 mod frame;
 mod history;
@@ -29,11 +29,11 @@ use crate::service::{Service, json_seconds, unix_time};
 /// The most followers.
 pub(crate) const MOST_STREAMS: usize = 100;
 
-/// How many frames a follower may be behind. It then gets `start` again.
+/// The most frames that a follower may be behind. Beyond that, it gets `start` again.
 const FRAMES_KEPT: usize = 4;
 
 /// After this many seconds, a follower that has not taken a frame is disconnected.
-const STALLED: u64 = 7;
+const STALLED_AFTER: u64 = 7;
 
 /// What all followers share.
 pub(crate) struct Dashboard {
@@ -66,7 +66,7 @@ struct State {
 pub(crate) enum Frame {
     /// What has changed: with key names in clear, and with hashes.
     Tick([Option<Bytes>; 2]),
-    /// Everything is to be sent again, because another policy is in force.
+    /// Followers must get everything again, because another policy is in force.
     Restart,
 }
 
@@ -86,11 +86,11 @@ pub(crate) struct Following {
     pub(crate) frames: broadcast::Receiver<Arc<Frame>>,
 }
 
-/// Why nobody more can follow.
+/// Why a follower is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotFollowing {
+pub(crate) enum FollowError {
     #[error(
-        "{MOST_STREAMS} event streams are open, which is the most: close a dashboard, or try again later"
+        "{MOST_STREAMS} event streams are open, which is the maximum: close a dashboard, or try again later"
     )]
     Full,
     #[error("the process is about to end")]
@@ -114,17 +114,17 @@ impl Default for Dashboard {
 }
 
 impl Dashboard {
-    /// Another policy is in force.
+    /// Notes that another policy is in force.
     pub(crate) fn policy_changed(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends all streams, and lets no more begin.
+    /// Ends all streams, and refuses new ones.
     pub(crate) fn close(&self) {
         *self.frames.lock() = None;
     }
 
-    /// Measures, and sends a frame to all followers. To be called every second.
+    /// Measures, and sends a frame to all followers. Call it every second.
     pub(crate) fn tick(&self, service: &Service) {
         let second = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         self.log.look(service);
@@ -132,11 +132,11 @@ impl Dashboard {
         state.measure(service);
         if state.generation != self.generation.load(Ordering::Relaxed) {
             state.generation = self.generation.load(Ordering::Relaxed);
-            state.forget_limits_that_are_gone(service);
+            state.drop_removed_limits(service);
             *self.start.lock() = [None, None];
             self.send(Frame::Restart);
         }
-        let events = self.log.new_ones();
+        let events = self.log.take_new();
         let wanted = self.drop_stalled(second);
         if wanted != [false, false] {
             let with_hot_keys = second.is_multiple_of(STEP);
@@ -148,7 +148,7 @@ impl Dashboard {
 
     fn send(&self, frame: Frame) {
         if let Some(frames) = &*self.frames.lock() {
-            let _ = frames.send(Arc::new(frame)); // an error: nobody follows
+            let _ = frames.send(Arc::new(frame)); // an error: there is no follower
         }
     }
 
@@ -156,7 +156,7 @@ impl Dashboard {
     fn drop_stalled(&self, second: u64) -> [bool; 2] {
         let mut wanted = [false, false];
         for stream in self.streams.lock().values() {
-            if stream.taken.load(Ordering::Relaxed) + STALLED < second {
+            if stream.taken.load(Ordering::Relaxed) + STALLED_AFTER < second {
                 if let Some(connection) = &stream.connection {
                     connection.abort();
                 }
@@ -167,7 +167,7 @@ impl Dashboard {
         wanted
     }
 
-    /// Everything, for a follower that has just come. It is made once per second and kind of key names.
+    /// Everything, for a new follower. It is made once per second and kind of key names.
     pub(crate) fn start(&self, service: &Service, names: KeyNames) -> Bytes {
         let mut starts = self.start.lock();
         let second = self.ticks.load(Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl Dashboard {
         }
     }
 
-    /// What happened to one limit in the last 15 minutes.
+    /// Reads the history of the last 15 minutes.
     pub(crate) fn with_history<T>(&self, read: impl FnOnce(&History) -> T) -> T {
         read(&self.state.lock().history)
     }
@@ -226,27 +226,27 @@ impl State {
         self.history.add(step, sample);
     }
 
-    fn forget_limits_that_are_gone(&mut self, service: &Service) {
+    fn drop_removed_limits(&mut self, service: &Service) {
         let policy = service.engine.policy();
-        let there: std::collections::HashSet<&str> = policy.limit_numbers().map(|(_, name)| name).collect();
-        self.history.keep(|name| there.contains(name));
-        self.sent.retain(|name, _| there.contains(&**name));
-        self.hot_counts.retain(|name, _| there.contains(&**name));
+        let known: std::collections::HashSet<&str> = policy.limit_numbers().map(|(_, name)| name).collect();
+        self.history.keep(|name| known.contains(name));
+        self.sent.retain(|name, _| known.contains(&**name));
+        self.hot_counts.retain(|name, _| known.contains(&**name));
     }
 }
 
 impl Service {
-    /// Begins to follow. What the follower has to get first is [`Dashboard::start`].
+    /// Adds a follower. It must get [`Dashboard::start`] first.
     pub(crate) fn follow_dashboard(
         self: &Arc<Self>,
         names: KeyNames,
         connection: Option<Arc<Activity>>,
-    ) -> Result<Following, NotFollowing> {
+    ) -> Result<Following, FollowError> {
         let dashboard = &self.dashboard;
-        let frames = dashboard.frames.lock().as_ref().ok_or(NotFollowing::Ending)?.subscribe();
+        let frames = dashboard.frames.lock().as_ref().ok_or(FollowError::Ending)?.subscribe();
         let mut streams = dashboard.streams.lock();
         if streams.len() >= MOST_STREAMS {
-            return Err(NotFollowing::Full);
+            return Err(FollowError::Full);
         }
         let number = dashboard.next_stream.fetch_add(1, Ordering::Relaxed);
         let taken = AtomicU64::new(dashboard.ticks.load(Ordering::Relaxed));
@@ -258,7 +258,7 @@ impl Service {
 }
 
 impl Following {
-    /// The follower takes what it was sent.
+    /// Notes that the follower has taken a frame.
     pub(crate) fn take(&self) {
         self.stream.taken.store(self.service.dashboard.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -119,7 +119,7 @@ impl Gateway {
         let mut span = self.span(asked.headers);
         let reply = self.exchange_traced(behind, asked, front, timer, &mut span).await?;
         if let Some(span) = &mut span {
-            span.ended_with(reply.ended().as_str(), reply.status.as_u16());
+            span.set_outcome(reply.ended().as_str(), reply.status.as_u16());
         }
         Some(reply)
     }
@@ -292,7 +292,7 @@ impl Gateway {
             let result = call(&to_send, &at, front, timer).await;
             let now = clock.now();
             if let Some(span) = &mut span {
-                span.asked_upstream(began, now);
+                span.set_upstream_call(began, now);
             }
             error = match result {
                 Ok(answered) => {

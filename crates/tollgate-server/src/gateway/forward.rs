@@ -63,7 +63,7 @@ pub(super) struct Sender<'c> {
     pub(super) peer: &'c Peer,
     pub(super) chain: &'c [IpAddr], // from the peer over proxies of ours to the client
     pub(super) is_tls: bool,
-    /// The trace that the application is to continue. None: it gets what the client sent.
+    /// The trace that the application continues. None: it gets the headers that the client sent.
     pub(super) trace: Option<TraceParent>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn write_request<H: Carried>(
     let slash = if target.starts_with('?') { "/" } else { "" };
     write_all(out, &[method.as_str(), " ", slash, target, " HTTP/1.1\r\nhost: ", host, "\r\n"]);
     let named = ConnectionTokens::of(headers);
-    // What tracing systems have added to a trace goes on with it, and is of no use with another one.
+    // `tracestate` belongs to the trace of the client: it is sent on with that trace only.
     let is_new = sender.trace.is_some() && TraceParent::of(headers.values(TRACEPARENT)).is_none();
     let is_replaced = |name: &[u8]| {
         sender.trace.is_some() && name.eq_ignore_ascii_case(TRACEPARENT.as_bytes())

@@ -205,7 +205,7 @@ impl GatewayMetrics {
         &self.queued
     }
 
-    /// How the gateway is now. None before it has started.
+    /// The present state of the gateway. None before it has started.
     pub(crate) fn view(&self, durations: &Recent, waits: &Recent) -> Option<GatewayView> {
         let watched = self.watched.load_full()?;
         let now = watched.clock.now();
@@ -273,13 +273,13 @@ fn quantiles<const N: usize>(
     }
 }
 
-/// How the gateway is. Quantiles are of the last 10 to 15 seconds, in seconds.
+/// The state of the gateway. Quantiles are of the last 10 to 15 seconds, in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct GatewayView {
     slots: Option<SlotsView>,
     upstreams: Vec<UpstreamView>,
     ended: BTreeMap<&'static str, u64>, // requests so far
-    duration_p50: Option<f64>,          // of the application, to the begin of its answer
+    duration_p50: Option<f64>,          // of the application, to the beginning of its answer
     duration_p99: Option<f64>,
     wait_p50: Option<f64>, // for a slot
     wait_p95: Option<f64>,

@@ -26,7 +26,7 @@ const ESTIMATES: usize = 4096;
 pub(super) struct Slots {
     kind: Kind,
     max_wait: Nanos,
-    by: Option<String>, // the attribute that tells tenants apart
+    by: Option<String>, // the attribute that identifies a tenant
     work: Work,
     hasher: RandomState,
     estimates: Arc<[AtomicU64]>, // microseconds that requests of a tenant take, rather too many than too few
@@ -56,7 +56,7 @@ pub(super) struct SlotsView {
 /// For how long tenants had slots.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotTime {
-    /// The attribute that tells tenants apart.
+    /// The attribute that identifies a tenant.
     pub(crate) by: String,
     /// In microseconds.
     pub(crate) tenants: Hottest,
@@ -152,7 +152,7 @@ impl Slots {
         }
     }
 
-    /// The attribute that tells tenants apart.
+    /// The attribute that identifies a tenant.
     pub(super) fn by(&self) -> Option<&str> {
         self.by.as_deref()
     }

@@ -17,7 +17,7 @@ use super::problem::Problem;
 use super::query::query_pairs;
 use super::{Answer, require_admin};
 use crate::connections::Activity;
-use crate::dashboard::{Following, Frame, KeyNames, NotFollowing};
+use crate::dashboard::{FollowError, Following, Frame, KeyNames};
 use crate::listener::Connection;
 use crate::service::Service;
 
@@ -29,11 +29,11 @@ const PIECE: usize = 16 << 10;
 
 pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     if !query_pairs(request.uri().query())?.is_empty() {
-        return Err(Problem::bad_request("the query takes nothing: the events are of all limits"));
+        return Err(Problem::bad_request("`GET /v1/events` takes no query: it has the events of all limits"));
     }
     let names = match require_admin(&service, &request) {
         Ok(()) => KeyNames::Clear,
-        // A caller with a wrong token would wonder why the names are hidden.
+        // A caller with a wrong token gets an error, and not hidden names without a reason.
         Err(refused) if request.headers().contains_key(header::AUTHORIZATION) => return Err(refused),
         Err(_) => KeyNames::Hashed,
     };
@@ -42,7 +42,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     let activity = extensions.get::<Arc<Activity>>().map(Arc::clone);
     let following = service.follow_dashboard(names, activity).map_err(|refused| {
         let mut problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string());
-        if refused == NotFollowing::Full {
+        if refused == FollowError::Full {
             problem = problem.with_retry_after(5);
         }
         problem
@@ -54,12 +54,12 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Without it, nginx keeps events back until its buffer is full.
+    // Without this header, nginx buffers the events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
 }
 
-/// Who follows.
+/// The caller of a stream, whose rights are checked again after a reload.
 struct Caller {
     headers: HeaderMap,
     is_loopback: bool,
@@ -95,13 +95,13 @@ impl Events {
             Ok(Frame::Tick(frames)) => Some(frames[names as usize].clone().unwrap_or_default()),
             // The admin token may be another one now.
             Ok(Frame::Restart) if names == KeyNames::Clear && !self.is_admin() => None,
-            // It has missed frames, or has to forget what it knows.
+            // The follower has missed frames, or another policy is in force.
             Ok(Frame::Restart) | Err(RecvError::Lagged(_)) => self.start().await,
             Err(RecvError::Closed) => None,
         }
     }
 
-    /// Everything. With thousands of limits this takes milliseconds, which other requests do not have to wait for.
+    /// Everything. With thousands of limits this takes milliseconds, so it runs on a thread for blocking work.
     async fn start(&self) -> Option<Bytes> {
         let (service, names) = (Arc::clone(self.following.service()), self.following.names());
         tokio::task::spawn_blocking(move || service.dashboard.start(&service, names)).await.ok()

@@ -31,7 +31,7 @@ const MOST_CPU: Duration = Duration::from_millis(50);
 /// The most bytes of a reply.
 const MOST_REPLY: usize = 16 << 20;
 
-/// The number of a thread's niceness that yields to all others.
+/// The niceness with which a thread yields to all others.
 const NICEST: i32 = 19;
 
 /// How many evaluations run.
@@ -62,15 +62,15 @@ pub(super) async fn evaluate(State(service): State<Arc<Service>>, request: Reque
     require_dashboard(&service)?;
     let body = json::body(request).await?;
     let running = Running::begin().ok_or_else(|| {
-        let detail = format!("{MOST_AT_ONCE} playground calls run, which is the most: try again");
+        let detail = format!("{MOST_AT_ONCE} playground calls run, which is the maximum: try again");
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry_after(1)
     })?;
     let (done, result) = oneshot::channel();
     // A thread of its own: the niceness of a pooled thread would remain.
     let started = std::thread::Builder::new().name("playground".to_owned()).spawn(move || {
-        // Where the system refuses this, evaluations compete with decisions.
+        // If the system refuses this, evaluations compete with decisions.
         let _ = rustix::process::setpriority_process(None, NICEST);
-        let answer = evaluated(&body);
+        let answer = evaluate_body(&body);
         drop(running);
         let _ = done.send(answer); // an error: the caller has left
     });
@@ -82,14 +82,14 @@ fn internal(detail: &str) -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }
 
-fn evaluated(body: &Bytes) -> Result<Response, Problem> {
+fn evaluate_body(body: &Bytes) -> Result<Response, Problem> {
     let is_in_time = || {
         let used = clock_gettime(ClockId::ThreadCPUTime);
         Duration::try_from(used).is_ok_and(|used| used < MOST_CPU)
     };
     let request: PlaygroundRequest = json::parse(body)?;
     let played = play(&request, &mut { is_in_time }).map_err(|error| refusal(&error))?;
-    let mut written = Bounded { bytes: Vec::new(), is_in_time: &is_in_time };
+    let mut written = BoundedReply { bytes: Vec::new(), is_in_time: &is_in_time };
     serde_json::to_writer(&mut written, &played).map_err(|_| refusal(&PlaygroundError::Budget))?;
     Ok(json_body(written.bytes))
 }
@@ -103,15 +103,15 @@ fn refusal(error: &PlaygroundError) -> Problem {
 }
 
 /// A reply that ends at the bounds of size and CPU time.
-struct Bounded<'b> {
+struct BoundedReply<'b> {
     bytes: Vec<u8>,
     is_in_time: &'b dyn Fn() -> bool,
 }
 
-/// The CPU time is looked at once per so many bytes.
+/// The CPU time is checked once per this many bytes.
 const LOOK_EVERY: usize = 64 << 10;
 
-impl Write for Bounded<'_> {
+impl Write for BoundedReply<'_> {
     fn write(&mut self, new: &[u8]) -> io::Result<usize> {
         let before = self.bytes.len();
         let after = before + new.len();

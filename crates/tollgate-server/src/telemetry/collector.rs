@@ -41,7 +41,7 @@ impl Collector {
         Ok(Self { http, runtime: runtime.handle().clone(), url: url.into(), is_failing: Arc::default() })
     }
 
-    /// Logs when the collector begins to fail, and when it takes exports again. A collector that is down for hours causes one line.
+    /// Logs when the collector begins to fail, and when it accepts exports again: one line each, however long it is down.
     fn report(&self, result: &Result<Response<Bytes>, HttpError>) {
         let failure = match result {
             Ok(response) if response.status().is_success() => None,
@@ -52,10 +52,10 @@ impl Collector {
         match failure {
             Some(failure) if !was_failing => tracing::warn!(
                 collector = &*self.url,
-                "telemetry is lost, because the collector does not take it: {failure}"
+                "telemetry is lost, because the collector does not accept it: {failure}"
             ),
             None if was_failing => {
-                tracing::info!(collector = &*self.url, "the collector takes telemetry again")
+                tracing::info!(collector = &*self.url, "the collector accepts telemetry again")
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Metrics for the collector: the counters that `/metrics` shows, read when they are exported.
 //!
-//! They mirror the metrics of ASP.NET's limiter, the only ones for which OpenTelemetry has names.
+//! They follow the metrics of ASP.NET's limiter, the only limiter for which OpenTelemetry defines names.
 
 use std::sync::{Arc, Weak};
 
@@ -69,7 +69,7 @@ fn add_instruments(provider: &SdkMeterProvider, service: &Arc<Service>) {
     counter(
         "tollgate.requests.by_source",
         "{request}",
-        "Requests by who decided them.",
+        "Requests by what decided them.",
         |service, observe| {
             for (source, count) in service.metrics.source_totals() {
                 observe(count, &[KeyValue::new("tollgate.source", source.as_str())]);

@@ -75,7 +75,7 @@ pub(crate) struct GatewaySpan<'t> {
     span: Span,
     upstream: SpanId,
     began: Timestamp,
-    asked_upstream: Option<(Timestamp, Timestamp)>, // the last time: when it was asked, and when it answered or failed
+    upstream_call: Option<(Timestamp, Timestamp)>, // the last one: when it began, and when it was answered or failed
     outcome: &'static str,
     status: Option<u16>,
     clock: &'t Clock,
@@ -171,14 +171,14 @@ impl Telemetry {
             span,
             upstream: RandomIdGenerator::default().new_span_id(),
             began,
-            asked_upstream: None,
+            upstream_call: None,
             outcome: "gone",
             status: None,
             clock,
         })
     }
 
-    /// Exports what is left, for a moment. To be called at the end, and not on a worker.
+    /// Exports the last spans and metrics, within [`FINISH_WITHIN`] each. Call it at the end, and not on a worker.
     pub(crate) fn finish(&self) {
         let _ = self.processor.shutdown_with_timeout(FINISH_WITHIN);
         if let Some(metrics) = self.metrics.get() {
@@ -252,7 +252,7 @@ impl Telemetry {
 
 impl Drop for Telemetry {
     fn drop(&mut self) {
-        // To wait for a runtime is forbidden on the worker of another.
+        // A worker of one runtime must not wait for another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -275,13 +275,13 @@ impl GatewaySpan<'_> {
         TraceParent { trace, span: u64::from_be_bytes(span.to_bytes()), is_sampled: true }
     }
 
-    /// The application was asked, and answered or failed.
-    pub(crate) fn asked_upstream(&mut self, began: Timestamp, ended: Timestamp) {
-        self.asked_upstream = Some((began, ended));
+    /// Sets when the last call to the application began, and when it was answered or failed.
+    pub(crate) fn set_upstream_call(&mut self, began: Timestamp, ended: Timestamp) {
+        self.upstream_call = Some((began, ended));
     }
 
-    /// What became of the request. A span that does not know it belongs to a client that has left.
-    pub(crate) fn ended_with(&mut self, outcome: &'static str, status: u16) {
+    /// Sets how the request ended. A span without this call belongs to a client that left.
+    pub(crate) fn set_outcome(&mut self, outcome: &'static str, status: u16) {
         (self.outcome, self.status) = (outcome, Some(status));
     }
 }
@@ -289,7 +289,7 @@ impl GatewaySpan<'_> {
 impl Drop for GatewaySpan<'_> {
     fn drop(&mut self) {
         let now = self.clock.now();
-        if let Some(times) = self.asked_upstream {
+        if let Some(times) = self.upstream_call {
             let own = u64::from_be_bytes(self.span.id.to_bytes());
             let span = Span { id: self.upstream, parent: Some(own), is_remote: false, ..self.span };
             self.telemetry.add(span, "upstream", SpanKind::Client, times, now, Vec::new());
@@ -334,7 +334,7 @@ impl SpanExporter for CountedExporter {
     }
 }
 
-/// What exports come from: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else `tollgate`.
+/// The resource of all exports: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else `tollgate`.
 fn resource() -> Resource {
     let is_set = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
     let has_name = is_set("OTEL_SERVICE_NAME")
@@ -349,8 +349,8 @@ thread_local! {
     static RANDOM: Cell<u64> = Cell::new(getrandom::u64().unwrap_or(0));
 }
 
-/// True in so many of a thousand calls. Each thread has a generator of its own: a shared one would be a cache line that all
-/// decisions write to.
+/// True with this probability, in thousandths. Each thread has a generator of its own: a shared one would be a cache
+/// line that all decisions write to.
 fn chance_of(thousandths: u32) -> bool {
     let random = RANDOM.with(|state| {
         let next = state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);

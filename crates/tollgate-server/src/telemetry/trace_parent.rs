@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_parent_is_no_trace() {
+    fn invalid_trace_parents_are_ignored() {
         let zeros = |count: usize| "0".repeat(count);
         for value in [
             String::new(),

@@ -1,4 +1,4 @@
-//! What a build without the cargo feature `otlp` has in place of telemetry: nothing can be made of these types.
+//! Replaces telemetry in a build without the cargo feature `otlp`. These types have no values.
 
 use std::sync::Arc;
 
@@ -55,11 +55,11 @@ impl GatewaySpan<'_> {
         match *self.0 {}
     }
 
-    pub(crate) fn asked_upstream(&mut self, _: Timestamp, _: Timestamp) {
+    pub(crate) fn set_upstream_call(&mut self, _: Timestamp, _: Timestamp) {
         match *self.0 {}
     }
 
-    pub(crate) fn ended_with(&mut self, _: &'static str, _: u16) {
+    pub(crate) fn set_outcome(&mut self, _: &'static str, _: u16) {
         match *self.0 {}
     }
 }
