@@ -341,7 +341,11 @@ impl Service {
             protocol: protocol.as_str(),
             outcome: if verdict.is_allowed() { "allow" } else { "deny" },
             source: verdict.source().as_str(),
-            limit: verdict.reported().map(|limit| limit.name().into()),
+            // A collector may belong to somebody else: values of the environment stay here.
+            limit: verdict.reported().map(|limit| {
+                let name = self.engine.policy().environment_values.as_written(limit.name()).to_owned();
+                name.into()
+            }),
             began,
             ended: self.engine.clock().now(),
         });

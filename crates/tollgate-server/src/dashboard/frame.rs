@@ -147,6 +147,7 @@ struct TenantView {
 struct Start<'a> {
     instance: String,
     version: &'static str,
+    started: f64, // Unix time at which the service started
     key_names: KeyNames,
     step: u64,
     policy: &'a RawValue,
@@ -329,6 +330,7 @@ pub(super) fn start(
     policy: &RawValue,
     names: KeyNames,
     events: &[Event],
+    started: f64,
 ) -> Bytes {
     let all = service.metrics.limit_totals();
     let mut busiest: Vec<&(Arc<LimitMetrics>, LimitTotals)> = all.iter().collect();
@@ -345,6 +347,7 @@ pub(super) fn start(
     let start = Start {
         instance: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION"),
+        started: (started * 1e3).round() / 1e3,
         key_names: names,
         step: STEP,
         policy,
@@ -357,8 +360,13 @@ pub(super) fn start(
 
 /// The policy in force.
 pub(super) fn policy(service: &Service) -> Arc<RawValue> {
-    let json = to_raw_value(&http::policy_json(&service.engine.policy()));
-    json.expect("its values are valid in JSON").into()
+    let policy = service.engine.policy();
+    let mut json = http::policy_json(&policy);
+    // Totals and hot keys have the names of limits as metrics have them, with values of the environment.
+    for (shown, limit) in json["limits"].as_array_mut().into_iter().flatten().zip(&policy.limits) {
+        shown["name"] = limit.name.clone().into();
+    }
+    to_raw_value(&json).expect("its values are valid in JSON").into()
 }
 
 /// The last 15 minutes of a limit.

@@ -51,9 +51,11 @@ impl EventLog {
             let is_up = shard.breaker.is_up();
             // A store that answers from the start is no event.
             if events.stores.insert(shard.name.clone(), is_up).unwrap_or(true) != is_up {
+                let policy = service.engine.policy();
+                let name = policy.environment_values.hide(&shard.name);
                 let text = match is_up {
-                    true => format!("the store {} answers again", shard.name),
-                    false => format!("the store {} does not answer: `on_error` decides", shard.name),
+                    true => format!("the store {name} answers again"),
+                    false => format!("the store {name} does not answer: `on_error` decides"),
                 };
                 events.add("store", text);
             }

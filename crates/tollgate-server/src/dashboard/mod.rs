@@ -46,6 +46,8 @@ pub(crate) struct Dashboard {
     policy: Mutex<Option<(usize, Arc<RawValue>)>>, // as JSON, with its generation
     generation: AtomicUsize,                       // of the policy in force
     start: Mutex<[Option<(u64, Bytes)>; 2]>,       // for each kind of key names, with the tick it was made in
+    pub(crate) starting: tokio::sync::Mutex<()>,   // held while `start` is made
+    began: f64,                                    // Unix time
 }
 
 /// What only ticks use.
@@ -109,6 +111,8 @@ impl Default for Dashboard {
             policy: Mutex::default(),
             generation: AtomicUsize::new(0),
             start: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
+            began: now(),
         }
     }
 }
@@ -177,7 +181,7 @@ impl Dashboard {
             return start.clone();
         }
         let policy = self.policy(service);
-        let start = frame::start(service, &self.state.lock(), &policy, names, &self.log.all());
+        let start = frame::start(service, &self.state.lock(), &policy, names, &self.log.all(), self.began);
         starts[names as usize] = Some((second, start.clone()));
         start
     }

@@ -93,8 +93,12 @@ impl Events {
         let names = self.following.names();
         match self.following.frames.recv().await.as_deref() {
             Ok(Frame::Tick(frames)) => Some(frames[names as usize].clone().unwrap_or_default()),
-            // The admin token may be another one now.
-            Ok(Frame::Restart) if names == KeyNames::Clear && !self.is_admin() => None,
+            // The admin token may be another one now. A follower that has missed frames may have missed `Restart`.
+            Ok(Frame::Restart) | Err(RecvError::Lagged(_))
+                if names == KeyNames::Clear && !self.is_admin() =>
+            {
+                None
+            }
             // The follower has missed frames, or another policy is in force.
             Ok(Frame::Restart) | Err(RecvError::Lagged(_)) => self.start().await,
             Err(RecvError::Closed) => None,
@@ -104,6 +108,8 @@ impl Events {
     /// Everything. With thousands of limits this takes milliseconds, so it runs on a thread for blocking work.
     async fn start(&self) -> Option<Bytes> {
         let (service, names) = (Arc::clone(self.following.service()), self.following.names());
+        // One at a time: the others find what the first has made, and wait without a thread.
+        let _turn = self.following.service().dashboard.starting.lock().await;
         tokio::task::spawn_blocking(move || service.dashboard.start(&service, names)).await.ok()
     }
 

@@ -70,9 +70,12 @@ impl File {
 fn accepts(headers: &HeaderMap, name: header::HeaderName, value: &str) -> bool {
     headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).any(
         |part| {
-            let (listed, weight) = part.split_once(';').unwrap_or((part, ""));
-            listed.trim().eq_ignore_ascii_case(value)
-                && !matches!(weight.trim().strip_prefix("q="), Some("0" | "0.0" | "0.00" | "0.000"))
+            let (listed, parameters) = part.split_once(';').unwrap_or((part, ""));
+            let is_zero = |parameter: &str| {
+                let (name, weight) = parameter.split_once('=').unwrap_or((parameter, ""));
+                name.trim().eq_ignore_ascii_case("q") && weight.trim().parse() == Ok(0.0_f32)
+            };
+            listed.trim().eq_ignore_ascii_case(value) && !parameters.split(';').any(is_zero)
         },
     )
 }
@@ -187,6 +190,7 @@ mod tests {
             accepts(&headers, header::ACCEPT_ENCODING, "gzip")
         };
         assert!(accepts_gzip("gzip, deflate") && accepts_gzip("br, GZIP;q=0.5"));
+        assert!(!accepts_gzip("gzip;Q=0.0") && !accepts_gzip("gzip; level=1; q = 0"));
         assert!(!accepts_gzip("identity") && !accepts_gzip("gzip;q=0") && !accepts_gzip("x-gzip2"));
     }
 }

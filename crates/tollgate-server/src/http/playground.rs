@@ -3,6 +3,7 @@
 //! `POST` decides, `GET` lists the ready-made stories. An evaluation takes CPU time that no limit of the policy covers, so it has bounds
 //! of its own: two at once, 50 ms of CPU each, on threads that only get the time that the threads of the service leave.
 
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderValue, Request, StatusCode, header};
 use axum::response::Response;
+use futures_util::stream;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -19,7 +21,8 @@ use tollgate_lab::playground::{PlaygroundError, PlaygroundRequest, play, playabl
 
 use super::pages::require_dashboard;
 use super::problem::Problem;
-use super::{Answer, json, json_body, reply};
+use super::{Answer, json, reply};
+use crate::connections::Activity;
 use crate::service::Service;
 
 /// The most evaluations at once.
@@ -31,8 +34,39 @@ const MOST_CPU: Duration = Duration::from_millis(50);
 /// The most bytes of a reply.
 const MOST_REPLY: usize = 16 << 20;
 
+/// The path. The HTTP server gives its requests a handle of their connection.
+pub(super) const PLAYGROUND: &str = "/v1/playground";
+
+/// The most bytes of replies that clients have not read yet. Above that, calls are refused.
+const MOST_UNREAD: usize = 64 << 20;
+
+/// How long a client may take to read its reply. Then its connection is closed.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+
+/// The size of the pieces in which replies are sent. The connection keeps a copy of a piece or two.
+const PIECE: usize = 64 << 10;
+
 /// The niceness with which a thread yields to all others.
 const NICEST: i32 = 19;
+
+/// The bytes of replies that clients have not read yet.
+static UNREAD: AtomicUsize = AtomicUsize::new(0);
+
+/// A reply that its client has not read yet, by its bytes.
+struct Unread(usize);
+
+impl Unread {
+    fn new(bytes: usize) -> Self {
+        UNREAD.fetch_add(bytes, Ordering::Relaxed);
+        Self(bytes)
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        UNREAD.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
 
 /// How many evaluations run.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -60,7 +94,12 @@ pub(super) async fn list(State(service): State<Arc<Service>>) -> Answer {
 
 pub(super) async fn evaluate(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
     require_dashboard(&service)?;
+    let activity = request.extensions().get::<Arc<Activity>>().map(Arc::clone);
     let body = json::body(request).await?;
+    if UNREAD.load(Ordering::Relaxed) > MOST_UNREAD {
+        let detail = "too many replies of the playground wait to be read: try again later";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry_after(5));
+    }
     let running = Running::begin().ok_or_else(|| {
         let detail = format!("{MOST_AT_ONCE} playground calls run, which is the maximum: try again");
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry_after(1)
@@ -75,14 +114,39 @@ pub(super) async fn evaluate(State(service): State<Arc<Service>>, request: Reque
         let _ = done.send(answer); // an error: the caller has left
     });
     started.map_err(|error| internal(&format!("no thread could be started: {error}")))?;
-    result.await.unwrap_or_else(|_| Err(internal("the evaluation ended without a reply")))
+    let reply = result.await.unwrap_or_else(|_| Err(internal("the evaluation ended without a reply")))?;
+    Ok(in_pieces(reply, activity))
+}
+
+/// A reply that is sent in pieces, and whose connection is closed if its client does not read it in time.
+fn in_pieces(reply: Bytes, activity: Option<Arc<Activity>>) -> Response {
+    let length = reply.len();
+    let unread = Arc::new(Unread::new(length));
+    if let Some(activity) = activity {
+        let waiting = Arc::downgrade(&unread);
+        tokio::spawn(async move {
+            tokio::time::sleep(READ_WITHIN).await;
+            if waiting.strong_count() > 0 {
+                activity.abort();
+            }
+        });
+    }
+    let pieces = stream::unfold((reply, unread), async |(mut rest, unread)| {
+        let piece = rest.split_to(rest.len().min(PIECE));
+        (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (rest, unread)))
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_LENGTH, length.into());
+    response
 }
 
 fn internal(detail: &str) -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }
 
-fn evaluate_body(body: &Bytes) -> Result<Response, Problem> {
+fn evaluate_body(body: &Bytes) -> Result<Bytes, Problem> {
     let is_in_time = || {
         let used = clock_gettime(ClockId::ThreadCPUTime);
         Duration::try_from(used).is_ok_and(|used| used < MOST_CPU)
@@ -91,7 +155,7 @@ fn evaluate_body(body: &Bytes) -> Result<Response, Problem> {
     let played = play(&request, &mut { is_in_time }).map_err(|error| refusal(&error))?;
     let mut written = BoundedReply { bytes: Vec::new(), is_in_time: &is_in_time };
     serde_json::to_writer(&mut written, &played).map_err(|_| refusal(&PlaygroundError::Budget))?;
-    Ok(json_body(written.bytes))
+    Ok(written.bytes.into())
 }
 
 fn refusal(error: &PlaygroundError) -> Problem {
@@ -125,5 +189,26 @@ impl Write for BoundedReply<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_counts_as_unread_until_its_last_piece_is_sent() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let reply = Bytes::from(vec![b' '; 3 * PIECE + 1]);
+            let response = in_pieces(reply.clone(), None);
+            assert_eq!(response.headers()[header::CONTENT_LENGTH], reply.len().to_string());
+            assert_eq!(UNREAD.load(Ordering::Relaxed), reply.len());
+            let read = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            assert_eq!((read, UNREAD.load(Ordering::Relaxed)), (reply.clone(), 0));
+            // A client that leaves.
+            drop(in_pieces(reply, None));
+            assert_eq!(UNREAD.load(Ordering::Relaxed), 0);
+        });
     }
 }

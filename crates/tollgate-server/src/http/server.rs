@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service as _;
 
 use super::events::EVENTS;
+use super::playground::PLAYGROUND;
 use super::problem::Problem;
 use super::{playground_router, router};
 use crate::connections::Activity;
@@ -75,7 +76,7 @@ impl Speak for Http {
         let aborted = Arc::clone(&activity);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection);
-            if request.uri().path() == EVENTS {
+            if [EVENTS, PLAYGROUND].contains(&request.uri().path()) {
                 request.extensions_mut().insert(Arc::clone(&activity));
             }
             let refusal = self.refusal(&request, connection);

@@ -70,7 +70,8 @@ impl Server {
         };
         let authority = uri.authority().ok_or_else(|| refused("it has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(refused("the URL must not have a user: pass a token with --token-file"));
+            // The URL may have a password, which is not printed.
+            return Err("--url: the URL must not have a user: pass a token with --token-file".to_owned());
         }
         if uri.query().is_some() {
             return Err(refused("the URL must not have a query"));

@@ -38,6 +38,7 @@ impl Frame {
 pub(super) struct Start {
     pub(super) instance: String,
     pub(super) version: String,
+    pub(super) started: f64, // Unix time
     pub(super) key_names: String,
     pub(super) step: f64, // seconds of a step of the histories
     pub(super) policy: Policy,

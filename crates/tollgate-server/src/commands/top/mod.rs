@@ -59,16 +59,16 @@ type DetailAnswer = (String, Result<(Steps, HotLists), String>);
 
 /// Shows a service until the user quits.
 pub(crate) fn run(options: &Top) -> Result<(), String> {
+    let server = Server::new(&options.url, options.token_file.clone())?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(format!(
             "tollgate top needs a terminal for its input and output. Programs read the same numbers from {}/metrics",
-            text::shown(options.url.trim_end_matches('/'))
+            text::shown(&server.url)
         ));
     }
     if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
         return Err("tollgate top needs a terminal that can move its cursor, and TERM is `dumb`".to_owned());
     }
-    let server = Server::new(&options.url, options.token_file.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("tollgate top cannot start: {error}"))?;
     let result = runtime.block_on(watch(server));

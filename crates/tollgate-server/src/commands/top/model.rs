@@ -27,6 +27,7 @@ const FULL_TICK: usize = 200;
 pub(super) struct Model {
     pub(super) instance: String,
     pub(super) version: String,
+    started: f64, // Unix time
     pub(super) has_clear_names: bool,
     pub(super) now: f64, // of the last frame, by the clock of the service
     pub(super) requests: Recent,
@@ -75,11 +76,14 @@ impl Model {
     /// Begins with everything. `before` is what was known on the same connection: the rates go on from it.
     pub(super) fn start(start: Start, tick: Tick, before: Option<&Self>) -> Self {
         // After a restart of the service, rates and histories begin again.
-        let before = before.filter(|before| !tick.requests.are_below(&before.requests.totals()));
-        let Start { instance, version, key_names, step, policy, history, mut histories } = start;
+        let before = before.filter(|before| {
+            before.started == start.started && !tick.requests.are_below(&before.requests.totals())
+        });
+        let Start { instance, version, started, key_names, step, policy, history, mut histories } = start;
         let mut model = Self {
             instance: shown(&instance),
             version: shown(&version),
+            started,
             has_clear_names: key_names == "clear",
             now: tick.now,
             requests: before
