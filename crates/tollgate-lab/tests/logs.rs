@@ -242,7 +242,7 @@ fn what_cannot_be_read_says_where_and_why() {
             "year 0 of an access log",
             LINE.replace("2015", "0000").into_bytes(),
             by_client(),
-            ":1: it is of no kind that is known",
+            ":1: it is neither an access log",
         ),
         ("a huge line", huge.clone().into_bytes(), by_client(), ":1: "),
         (
@@ -251,13 +251,8 @@ fn what_cannot_be_read_says_where_and_why() {
             by_client(),
             ":2: the line has more than a mebibyte",
         ),
-        ("no table", b"just a word\n".to_vec(), by_client(), ":1: it is of no kind that is known"),
-        (
-            "JSON of something else",
-            b"{\"a\": 1}\n".to_vec(),
-            by_client(),
-            ":1: it is of no kind that is known",
-        ),
+        ("no table", b"just a word\n".to_vec(), by_client(), ":1: it is neither an access log"),
+        ("JSON of something else", b"{\"a\": 1}\n".to_vec(), by_client(), ":1: it is neither an access log"),
     ];
     for (what, bytes, options, expected) in cases {
         let error = replayed(&[&bytes], options).unwrap_err().to_string();

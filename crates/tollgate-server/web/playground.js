@@ -1,18 +1,19 @@
-// The playground page: shows the set-up, its run and the play head, and passes what the reader does on to the session.
+// The playground page: shows the set-up, its run and the play head, and passes the reader's actions to the session.
 
 import { count, element, setText } from "./format.js";
 import { themeButton } from "./theme.js";
 import { Opener, link, remember } from "./playground/address.js";
 import { Arrivals } from "./playground/arrivals.js";
 import { Controls, copy } from "./playground/controls.js";
-import { Explanation, exact, spoken } from "./playground/explanation.js";
+import { Explanation, exact, moment, spoken } from "./playground/explanation.js";
 import { listenForKeys } from "./playground/keys.js";
 import { Lanes } from "./playground/lanes.js";
 import { LONGEST_LINK } from "./playground/link.js";
+import { SYMBOLS } from "./playground/paint.js";
 import { SPEEDS } from "./playground/player.js";
 import { hasDashboard, lists } from "./playground/service.js";
 import {
-  addAt, attach, change, choose, fetchSentences, ownArrivals, player, removeArrival, run, select, setTraffic, state, step, toggleLane,
+  addAt, attach, change, choose, fetchSentences, ownArrivals, player, removeAll, removeArrival, run, select, setTraffic, state, step, toggleLane,
   useLog, useScenario, zoom,
 } from "./playground/session.js";
 import { activeLanes, titleOf } from "./playground/setup.js";
@@ -32,6 +33,7 @@ const controls = new Controls(find("controls"), {
 const arrivals = new Arrivals(find("arrivals"), {
   state,
   onTraffic: (traffic, at) => setTraffic(traffic, { at }),
+  onRemoveAll: removeAll,
   onScenario: useScenario,
   onLog: async (text) => setText(find("arrivals-note"), await useLog(text)),
   onWatch: (name) => change("watch", (setup) => (setup.watch = name), "arrivals-fault"),
@@ -52,6 +54,7 @@ function showSetup() {
   find("stories").children[focused]?.focus();
   if (state.run) arrivals.show(state.setup, state.run);
   find("look").hidden = !story;
+  find("own").hidden = Boolean(story);
   setText(find("story-title"), story?.title ?? "");
   find("look-list").replaceChildren(...(story?.look ?? []).map((text) => element("li", {}, text)));
 }
@@ -79,7 +82,7 @@ function showView() {
 function showHead() {
   lanes.move(player.head, state.selected, player.isPlaying);
   track.moveHead(player.head, state.view);
-  const time = exact(Number(player.head.toFixed(3)));
+  const time = moment(player.head);
   setText(find("time"), `${time} of ${exact(state.run.duration)}`);
   find("scrub").value = String(player.head);
   find("scrub").setAttribute("aria-valuetext", time);
@@ -93,9 +96,22 @@ function showDecision() {
     lastShown = shown;
     lanes.choose(place);
     explanation.show(current, selected, place);
+    showShortDecision();
     controls.show(state.setup, current.rules[place]);
   }
   fetchSentences();
+}
+
+/** The selected decision beside the player, on narrow screens. The panel "Why" has it for screen readers. */
+function showShortDecision() {
+  const { run: current, selected, place } = state;
+  const rule = current.rules[place];
+  const isEmpty = selected === null || !rule;
+  find("short-decision").hidden = isEmpty;
+  if (isEmpty) return;
+  const outcome = rule.outcomes[selected];
+  find("short-decision").replaceChildren(
+    element("strong", {}, `${titleOf(rule.lane)} `, element("span", { className: outcome }, SYMBOLS[outcome])), ` ${current.sentence(place, selected) ?? "…"}`);
 }
 
 /** Shows whether the run plays, or has stopped at the moment of a story. */
@@ -104,7 +120,7 @@ function showPlaying(isAtMoment = false) {
   find("look").classList.toggle("now", isAtMoment);
 }
 
-/** Tells screen readers the selected decision. */
+/** Announces the selected decision to screen readers. */
 async function speak() {
   await fetchSentences();
   if (state.selected !== null) setText(find("spoken"), spoken(state.run, state.selected, state.place));
@@ -123,7 +139,7 @@ function clearFaults() {
   find("retry").hidden = true;
 }
 
-/** A part of the timeline around a moment, so short that symbols are as large as can be. */
+/** A part of the timeline around a moment, short enough for the largest symbols that fit. */
 function viewAround(moment) {
   const { duration } = state.run;
   const views = [0.4, 0.3, 0.2].map((part) => new View(moment - 0.7 * part * duration, moment + 0.3 * part * duration, duration));
@@ -149,6 +165,13 @@ function togglePlay() {
 
 const showKeys = () => find("keys").showModal();
 
+/** Narrow screens show the buttons of hidden lanes on request. */
+function showAllLanes() {
+  const isOpen = find("chips").classList.toggle("all");
+  find("more-lanes").setAttribute("aria-expanded", String(isOpen));
+  setText(find("more-lanes"), isOpen ? "Fewer lanes" : "More lanes");
+}
+
 const clicks = {
   play: togglePlay,
   previous: () => step(-1),
@@ -160,7 +183,14 @@ const clicks = {
   share,
   retry: () => (state.run ? run() : start()),
   "keys-button": showKeys,
+  "remove-all": removeAll,
+  "more-lanes": showAllLanes,
 };
+// The fragment of the address is the set-up: the link must not replace it.
+document.querySelector(".skip-link").addEventListener("click", (event) => {
+  event.preventDefault();
+  find("lanes").focus();
+});
 for (const [id, action] of Object.entries(clicks)) find(id).addEventListener("click", action);
 find("speed").append(...SPEEDS.map((speed) => element("option", { value: String(speed) }, `${speed}×`)));
 find("speed").addEventListener("change", () => setSpeed(Number(find("speed").value)));

@@ -239,8 +239,8 @@ impl Logs {
     }
 }
 
-/// Reads a log that is in memory, as [`Logs::read`] does a file. Errors name `name` as the file. `go_on` is called with the number of
-/// the line before each line. A break from it or from `each` ends the reading, and a log that was ended so may be without a request.
+/// Reads a log that is in memory, as [`Logs::read`] reads a file. Errors name `name` as the file. Calls `go_on` with the number of the
+/// line before each line. A break from `go_on` or from `each` ends the reading. Such a log may be without a request.
 ///
 /// # Errors
 ///
@@ -470,8 +470,8 @@ impl Kind {
         }
         let why = match columns {
             Some(Err(why)) => why,
-            _ => "it is of no kind that is known: an access log (host - - [time] \"request\" …), CSV or TSV with a header, or what \
-                  `record:` in a policy writes, each plain or by gzip"
+            _ => "it is neither an access log (host - - [time] \"request\" …), nor CSV or TSV with a header, nor what `record:` in a \
+                  policy writes, plain or by gzip"
                 .to_owned(),
         };
         Err((first as u64 + 1, why))

@@ -40,7 +40,7 @@ const RADIUS: f64 = 2.2;
 ///
 /// # Panics
 ///
-/// If the request of the story is refused, which that of no story of [`stories`](super::stories) is.
+/// If the request of the story is refused. The requests of [`stories`](super::stories) never are.
 pub fn animation(story: &Story) -> String {
     let request: PlaygroundRequest =
         serde_json::from_value(story.request.clone()).expect("the request of a story can be read");
@@ -57,7 +57,11 @@ struct Drawing<'d> {
 
 impl Drawing<'_> {
     fn draw(&self) -> String {
-        let busiest = self.reply.rules.iter().map(|rule| (rule.most as f64).max(lane::limit(rule)));
+        let busiest = self
+            .reply
+            .rules
+            .iter()
+            .map(|rule| (rule.most as f64).max(lane::rate_line(self.reply, rule).unwrap_or(0.0)));
         let busiest = busiest.fold(1.0, f64::max);
         let mut svg = String::new();
         let mut y = HEAD;
@@ -119,6 +123,9 @@ impl Drawing<'_> {
             symbol.draw(svg, &[(x, y - 4.0)], 3.4);
             text(svg, (x + 9.0, y), "", words);
             x += 24.0 + 6.4 * words.len() as f64;
+        }
+        if !self.reply.rules.iter().any(|rule| lane::is_over(self.reply, rule)) {
+            return;
         }
         let _ = writeln!(
             svg,

@@ -15,10 +15,10 @@ pub enum PlaygroundError {
         /// How many there are.
         found: usize,
     },
-    /// A rule makes no sense.
+    /// A rule is not valid.
     #[error("rule {number}: {why}")]
     Rule {
-        /// Which.
+        /// The number of the rule.
         number: usize,
         /// What is wrong, and what would be right.
         why: String,
@@ -33,7 +33,7 @@ pub enum PlaygroundError {
     },
     /// The states of all clients would take too much memory.
     #[error(
-        "rule {number}: the states of all clients would take {found} bytes, and {MOST_STATE_BYTES} are the most: write `by: global`, \
+        "rule {number}: the states of all clients would take {found} bytes, but at most {MOST_STATE_BYTES} are allowed: write `by: global`, \
          a smaller limit or fewer buckets, or send fewer clients"
     )]
     Memory {
@@ -49,11 +49,11 @@ pub enum PlaygroundError {
         found: &'static str,
     },
     /// There are too many arrivals.
-    #[error("{source_name} has {found} arrivals, and {MOST_ARRIVALS} are the most: {advice}")]
+    #[error("{source_name} has {found} arrivals, but at most {MOST_ARRIVALS} are allowed: {advice}")]
     Arrivals {
         /// Where they come from.
         source_name: &'static str,
-        /// How many there are; "more than 10000" where they were not counted to the end.
+        /// How many there are; "more than 10000" if the count stopped there.
         found: String,
         /// How to get fewer.
         advice: &'static str,
@@ -119,7 +119,7 @@ pub enum PlaygroundError {
         /// How many it has.
         found: u64,
     },
-    /// A scenario makes no sense.
+    /// A scenario is not valid.
     #[error("{0}")]
     Scenario(String),
     /// A log cannot be read.
@@ -139,9 +139,9 @@ pub enum PlaygroundError {
         /// The name, cut off where it is long.
         name: String,
     },
-    /// Too many sentences are asked for.
+    /// The request asks for too many sentences.
     #[error(
-        "`sentences` asks for {found} sentences of all rules together, and {MOST_SENTENCES} are the most: write a smaller `count`"
+        "`sentences` asks for {found} sentences of all rules together, but at most {MOST_SENTENCES} are allowed: write a smaller `count`"
     )]
     Sentences {
         /// How many they would be.
@@ -150,6 +150,14 @@ pub enum PlaygroundError {
     /// The evaluation took more CPU time than the caller allows.
     #[error("the evaluation takes too much CPU time: send fewer arrivals or fewer rules")]
     Budget,
+}
+
+/// A number of a caller, of which very large and very small ones would have hundreds of digits.
+pub(super) fn shown_number(number: f64) -> String {
+    match number.abs() {
+        0.0 | 1e-9..1e15 => number.to_string(),
+        _ => format!("{number:e}"),
+    }
 }
 
 /// The beginning of a text that a caller has sent, for a message.

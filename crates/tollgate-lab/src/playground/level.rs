@@ -54,7 +54,7 @@ impl Meter {
                 None => Self::Tokens(Schedule(bucket)),
             },
             RuleParts::LeakyBucket { bucket, .. } => Self::Queue(Schedule(bucket)),
-            // Permits are refused before. They would be counted as a window is.
+            // `rules.rs` has refused permits. They would be counted like a window.
             RuleParts::FixedWindow { limit, .. } | RuleParts::Concurrency { limit, .. } => {
                 Self::Window { limit }
             }
@@ -193,7 +193,7 @@ impl Schedule {
         Nanos::new(pieces.div_ceil(self.0.per_nano))
     }
 
-    /// The schedule time of so many units, cut off at the time that a word holds.
+    /// The schedule time of `cost` units, at most the longest that a word holds.
     pub(super) const fn span(&self, cost: u64) -> Nanos {
         self.nanos(self.0.interval.saturating_mul(cost))
     }

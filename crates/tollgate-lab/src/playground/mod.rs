@@ -77,7 +77,7 @@ const MOST_STATE_BYTES: usize = 16 << 20;
 /// The most bytes of the text of a scenario.
 const LONGEST_SCENARIO: usize = 64 << 10;
 
-/// `budget` is called once per so many decisions or arrivals.
+/// `budget` is called once per this many decisions or arrivals.
 const BUDGET_EVERY: usize = 128;
 
 /// Decides all arrivals by every rule of the request.

@@ -21,7 +21,7 @@ pub struct Numbers {
 const ABSENT: u64 = u64::MAX;
 
 impl Numbers {
-    /// A column with room for so many numbers.
+    /// A column with room for `capacity` numbers.
     pub(super) fn with_capacity(per_unit: u64, capacity: usize) -> Self {
         Self { pieces: Vec::with_capacity(capacity), per_unit }
     }
@@ -170,7 +170,7 @@ pub struct RuleReply {
     /// `global` or `client`.
     #[serde(serialize_with = "by")]
     pub(super) by: By,
-    /// The rule as it stands in a policy file.
+    /// The rule as a policy file has it.
     pub policy: String,
     /// The most that can pass at once.
     pub capacity: u64,
@@ -216,7 +216,7 @@ pub struct RuleReply {
     /// When each arrival reaches the backend; null where it was denied. Only where arrivals may be delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub releases: Option<Numbers>,
-    /// Why each arrival of the range that was asked for was decided so.
+    /// A sentence for each decision of the requested range.
     pub sentences: Vec<String>,
 }
 

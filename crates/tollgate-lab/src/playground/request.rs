@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use tollgate_core::AlgorithmKind;
 
+use super::error::shown_number;
 use super::{LONGEST_TIMELINE, MOST_SENTENCES, PlaygroundError};
 
 /// A request: the rules to compare, and the arrivals that they decide.
@@ -94,7 +95,7 @@ impl PlaygroundRequest {
     pub(super) fn least_duration(&self) -> Result<u64, PlaygroundError> {
         let until = self.until.unwrap_or(0.0);
         if !(0.0..=LONGEST_TIMELINE as f64).contains(&until) {
-            return Err(PlaygroundError::Until { found: until.to_string() });
+            return Err(PlaygroundError::Until { found: shown_number(until) });
         }
         Ok((until * 1e9).round() as u64)
     }
@@ -130,7 +131,10 @@ impl<'de> Visitor<'de> for RuleVisitor {
                 "view" => put(&mut view, "view", map.next_value::<Option<View>>()?)?,
                 "by" => put(&mut by, "by", map.next_value()?)?,
                 other => match AlgorithmKind::from_name(other) {
-                    Some(kind) if algorithm.is_none() => algorithm = Some((kind, map.next_value()?)),
+                    Some(kind) if algorithm.is_none() => {
+                        let NumbersRequest(numbers) = map.next_value()?;
+                        algorithm = Some((kind, numbers));
+                    }
                     Some(_) => {
                         return Err(A::Error::custom("a rule has two algorithms: write one rule for each"));
                     }
@@ -146,6 +150,36 @@ impl<'de> Visitor<'de> for RuleVisitor {
         };
         let (view, by) = (view.flatten(), by.unwrap_or_default());
         Ok(RuleRequest { name, algorithm, numbers, view, by })
+    }
+}
+
+/// The numbers of a rule. A number that is written twice is refused, as everywhere in requests.
+struct NumbersRequest(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for NumbersRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumbersVisitor;
+
+        impl<'de> Visitor<'de> for NumbersVisitor {
+            type Value = NumbersRequest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("numbers such as {\"rate\": \"5/s\", \"burst\": 10}")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NumbersRequest, A::Error> {
+                let mut numbers = Map::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    let shown = super::error::cut(&name);
+                    if numbers.insert(name, value).is_some() {
+                        return Err(A::Error::custom(format!("`{shown}` is twice in a rule: write it once")));
+                    }
+                }
+                Ok(NumbersRequest(numbers))
+            }
+        }
+
+        deserializer.deserialize_map(NumbersVisitor)
     }
 }
 

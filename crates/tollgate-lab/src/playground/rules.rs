@@ -30,15 +30,15 @@ pub(super) fn rules(request: &PlaygroundRequest) -> Result<Vec<PlayedRule>, Play
     if !(1..=MOST_RULES).contains(&found) {
         return Err(PlaygroundError::Rules { found });
     }
-    (1..).zip(&request.rules).map(|(number, rule)| played(number, rule)).collect()
+    (1..).zip(&request.rules).map(|(number, rule)| played_rule(number, rule)).collect()
 }
 
-fn played(number: usize, request: &RuleRequest) -> Result<PlayedRule, PlaygroundError> {
+fn played_rule(number: usize, request: &RuleRequest) -> Result<PlayedRule, PlaygroundError> {
     let RuleRequest { name, algorithm, numbers, view, by } = request;
     let refused = |why: String| PlaygroundError::Rule { number, why };
     if algorithm.has_permits() {
         return Err(refused(format!(
-            "`{algorithm}` depends on how long requests take, which arrivals do not say: write one of {}",
+            "`{algorithm}` depends on how long requests take, which arrivals do not have: write one of {}",
             algorithms()
         )));
     }

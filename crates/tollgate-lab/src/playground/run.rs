@@ -10,7 +10,7 @@ use super::load::{Most, Timeline, most, received};
 use super::reply::{DecisionColumns, Numbers, RuleReply, seconds};
 use super::request::By;
 use super::rules::PlayedRule;
-use super::sentence::Explained;
+use super::sentence::Explanation;
 use super::traffic::{SECOND, Traffic};
 use super::{BUDGET_EVERY, MOST_STATE_BYTES, PlaygroundError};
 use crate::algorithms::Event;
@@ -19,7 +19,7 @@ use crate::algorithms::Event;
 #[derive(Debug)]
 pub(super) struct Run {
     rule: PlayedRule,
-    counts: Tallied,
+    counts: Tally,
     columns: DecisionColumns,
     releases: Numbers, // when each arrival reaches the backend
     curve: CurveBuilder,
@@ -28,7 +28,7 @@ pub(super) struct Run {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Tallied {
+struct Tally {
     allowed: u64,
     denied: u64,
     delayed: u64,
@@ -65,7 +65,7 @@ impl Run {
             }
             let explained = sentences
                 .contains(&number)
-                .then(|| Explained::new(&meter, before, in_force.status(state, now), event.cost));
+                .then(|| Explanation::new(&meter, before, in_force.status(state, now), event.cost));
             let decision = in_force.decide(state, PermitId(0), event.cost, now);
             let after = match decision.is_allowed() && event.cost > 0 {
                 true => meter.level(state, now, || decision.status),
@@ -96,7 +96,7 @@ impl Run {
             before: levels(),
             after: levels(),
         };
-        let (counts, watched) = (Tallied::default(), State::default());
+        let (counts, watched) = (Tally::default(), State::default());
         Self { rule, counts, columns, releases: times(), curve, watched, sentences: Vec::new() }
     }
 
@@ -169,14 +169,14 @@ impl Run {
             counter,
             load,
             received: line(received(&reached, rule.window_for_most, timeline.duration), timeline.duration),
-            releases: holds_back(&rule.rule).then_some(releases),
+            releases: may_delay(&rule.rule).then_some(releases),
             sentences,
         }
     }
 }
 
 /// Whether an allowed arrival may have to wait.
-fn holds_back(rule: &Rule) -> bool {
+fn may_delay(rule: &Rule) -> bool {
     match rule.parts() {
         RuleParts::LeakyBucket { .. } => true,
         RuleParts::TokenBucket { waits, .. } => waits.is_some(),

@@ -1,4 +1,4 @@
-//! Why an arrival was decided so, in one sentence.
+//! One sentence that explains a decision.
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new algorithm must be handled in every match")]
 
 use tollgate_core::{Decision, Mode, Outcome, Retry, Status};
@@ -6,40 +6,40 @@ use tollgate_core::{Decision, Mode, Outcome, Retry, Status};
 use super::level::{Counter, Level, MILLION, Meter};
 use super::words::{amount, amount_up, plural, time, time_beside};
 
-/// An arrival whose decision is to be explained.
+/// Explains the decision of one arrival.
 #[derive(Debug)]
-pub(super) struct Explained<'m> {
+pub(super) struct Explanation<'m> {
     meter: &'m Meter,
     before: Level,
     status: Status, // before the decision
     cost: u64,
 }
 
-impl<'m> Explained<'m> {
+impl<'m> Explanation<'m> {
     pub(super) const fn new(meter: &'m Meter, before: Level, status: Status, cost: u64) -> Self {
         Self { meter, before, status, cost }
     }
 
     /// The sentence, with the level after the decision.
     pub(super) fn sentence(&self, decision: &Decision, after: Level) -> String {
-        let held = self.held();
+        let held = self.level_before();
         let cost = self.cost;
         match decision.outcome {
             Outcome::Allow { .. } if cost == 0 => format!("peek: {held}, nothing is charged"),
             Outcome::Allow { delay } => {
-                format!("{}: allowed, {}", self.asked(&held), self.left(after, delay.get()))
+                format!("{}: allowed, {}", self.level_and_cost(&held), self.level_after(after, delay.get()))
             }
             Outcome::Deny { retry: Retry::After(wait) } => {
-                format!("{}: denied, {}", self.asked(&held), self.waits(wait.get()))
+                format!("{}: denied, {}", self.level_and_cost(&held), self.wait(wait.get()))
             }
             Outcome::Deny { retry: Retry::Never | Retry::Unknown } => {
-                format!("costs {cost}, but {}: denied, no wait helps", self.holds())
+                format!("costs {cost}, but {}: denied, no wait helps", self.capacity())
             }
         }
     }
 
-    /// What the mechanism held, and what was asked of it.
-    fn asked(&self, held: &str) -> String {
+    /// What the mechanism held before the decision, and the cost.
+    fn level_and_cost(&self, held: &str) -> String {
         let cost = self.cost;
         match self.meter {
             Meter::ArrivalTime(schedule) => {
@@ -57,7 +57,7 @@ impl<'m> Explained<'m> {
     }
 
     /// What the mechanism held before the decision.
-    fn held(&self) -> String {
+    fn level_before(&self) -> String {
         let Level { value, second, .. } = self.before;
         match self.meter {
             Meter::Tokens(_) => format!("{} {}", amount(value), plural(value, "token", "tokens")),
@@ -88,7 +88,7 @@ impl<'m> Explained<'m> {
     }
 
     /// What is left after an arrival that was allowed.
-    fn left(&self, Level { value, second, .. }: Level, delay: u64) -> String {
+    fn level_after(&self, Level { value, second, .. }: Level, delay: u64) -> String {
         match self.meter {
             Meter::Tokens(_) => format!("{} left", amount(value)),
             Meter::ArrivalTime(schedule) => {
@@ -104,27 +104,31 @@ impl<'m> Explained<'m> {
     }
 
     /// When an arrival that was denied would pass.
-    fn waits(&self, wait: u64) -> String {
+    fn wait(&self, wait: u64) -> String {
         let Level { value, second, .. } = self.before;
-        let asked = self.cost * MILLION; // at most the capacity, which is far below the reach of the word
-        let (wait, missing) = (time(wait), asked.saturating_sub(value));
+        let needed = self.cost * MILLION; // at most the capacity, which is far below the reach of the word
+        let (wait, missing) = (time(wait), needed.saturating_sub(value));
         match self.meter {
             Meter::Tokens(_) => {
                 format!("the missing {} {} in {wait}", amount_up(missing), plural(missing, "comes", "come"))
             }
-            Meter::ArrivalTime(_) | Meter::Counter(_) => format!("passes in {wait}"),
+            Meter::ArrivalTime(_) => format!("passes in {wait}"),
+            Meter::Counter(counter) => {
+                let sum = value.saturating_add(needed);
+                format!("{} would be above {}, passes in {wait}", amount_up(sum), counter.limit)
+            }
             Meter::Queue(_) if self.cost == 1 => format!("a place is free in {wait}"),
             Meter::Queue(_) => format!("{} places are free in {wait}", self.cost),
             Meter::Window { .. } => format!("the next window begins in {wait}"),
             Meter::Log { .. } => match self.cost.saturating_sub(self.status.remaining) {
                 1 => format!("the oldest leaves in {wait}"),
-                units => format!("the oldest {units} have left in {wait}"),
+                units => format!("the oldest {units} leave within {wait}"),
             },
             Meter::Credits { .. } => {
-                let missing_peak = asked.saturating_sub(second);
+                let missing_peak = needed.saturating_sub(second);
                 match (missing > 0, missing_peak > 0) {
                     (true, true) => format!(
-                        "the missing {} credits and {} peak tokens have come in {wait}",
+                        "the missing {} credits and {} peak tokens come within {wait}",
                         amount_up(missing),
                         amount_up(missing_peak)
                     ),
@@ -141,8 +145,8 @@ impl<'m> Explained<'m> {
         }
     }
 
-    /// The most that could ever pass, where a cost is above it.
-    fn holds(&self) -> String {
+    /// The most that can pass at once, for a cost above it.
+    fn capacity(&self) -> String {
         match self.meter {
             Meter::Tokens(schedule) => format!("the bucket holds {}", schedule.capacity()),
             Meter::ArrivalTime(schedule) => {
@@ -169,7 +173,7 @@ fn estimate(counter: &Counter, level: Level) -> String {
     match counter.mode {
         Mode::Interpolate => {
             let weight = counter.weight(counts, MILLION);
-            format!("{} x {} + {} = {sum} of {limit}", counts.old, amount(weight), counts.full)
+            format!("{} × {} + {} = {sum} of {limit}", counts.old, amount_up(weight), counts.full)
         }
         Mode::Strict => format!("{} + {} = {sum} of {limit}", counts.old, counts.full),
         Mode::Lenient => format!("{sum} of {limit}"),

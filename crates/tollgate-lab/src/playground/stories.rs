@@ -23,11 +23,11 @@ use crate::scenario::{BUILT_IN, built_in};
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Story {
-    /// Its name in addresses and file names.
+    /// Its name in links and file names.
     pub name: &'static str,
     /// What happens.
     pub title: &'static str,
-    /// What to look at at the moment.
+    /// What to look at when the story stops.
     pub look: [&'static str; 2],
     /// The second of the timeline at which there is most to see.
     pub moment: f64,
@@ -92,7 +92,7 @@ impl Arrivals {
         self
     }
 
-    /// Calls of several clients at random times, as many of each.
+    /// `each` calls of every client, at random times.
     fn random(mut self, clients: &[&'static str], each: u64, from: u64, until: u64, seed: u64) -> Self {
         let mut random = Random::new(seed);
         for client in clients {
@@ -146,19 +146,19 @@ fn boundary_attack() -> Story {
         name: "boundary-attack",
         title: "A burst around the edge of a window",
         look: [
-            "The fixed window begins again at 0 in second 5, so that the attacker gets twice the limit within two seconds.",
-            "The sliding log, the sliding counter and the token bucket remember what passed before the edge and deny the second half.",
+            "The count of the fixed window returns to 0 at second 5, so the attacker gets two full limits within two seconds.",
+            "The sliding log lets nothing of the second half through, the token bucket 2, the sliding counter 1: they remember what passed before the edge.",
         ],
         moment: 5.98,
         finding: |reply| {
-            let [fixed, log] = [0, 1].map(|rule: usize| reply.rules[rule].most);
+            let [fixed, log] = [0, 2].map(|rule: usize| reply.rules[rule].most);
             format!("10 per 5 s: the fixed window passes {fixed} around its edge, the sliding log {log}")
         },
         request: arrivals.request(json!([
             {"fixed_window": {"limit": 10, "window": "5s"}},
+            {"token_bucket": {"rate": "10/5s", "burst": 10}},
             {"sliding_log": {"limit": 10, "window": "5s"}},
             {"sliding_counter": {"limit": 10, "window": "5s"}},
-            {"token_bucket": {"rate": "10/5s", "burst": 10}},
         ])),
     }
 }
@@ -176,7 +176,7 @@ fn driver_location() -> Story {
         title: "A flood of location updates for a database that takes 30 per second",
         look: [
             "For three seconds the cars send twice what the database takes: the queue fills, delays each update, and denies only when it is full.",
-            "The database gets at most one update every 33 ms from the queue, while the token bucket and the window pass the flood on.",
+            "The database gets at most one update every 33 ms from the queue, but up to 74 per second from the token bucket and 42 from the fixed window.",
         ],
         moment: 3.7,
         finding: |reply| {
@@ -250,8 +250,8 @@ fn retry_storm() -> Story {
         name: "retry-storm",
         title: "Twenty clients retry after the same 1, 2 and 4 seconds",
         look: [
-            "All clients lose an answer in second 2 and retry at the same times. The token bucket passes whole waves at once, the windows half of them.",
-            "Only the queue spreads a wave over two seconds, so that the backend never gets more than 10 per second.",
+            "All clients lose an answer in second 2 and retry at the same times: a full token bucket passes a whole wave at once, and the fixed window passes half of it.",
+            "Only the queue spreads a wave over two seconds: no call of the first wave is lost, and the backend gets at most 10 per second.",
         ],
         moment: 3.3,
         finding: |reply| {

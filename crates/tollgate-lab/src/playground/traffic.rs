@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::error::cut;
+use super::error::{cut, shown_number};
 use super::request::ArrivalRequest;
 use super::{BUDGET_EVERY, LARGEST_COST, LATEST_START, LONGEST_NAME, LONGEST_SCENARIO, LONGEST_TIMELINE};
-use super::{MOST_ARRIVALS, PlaygroundError, PlaygroundRequest};
+use super::{MOST_ARRIVALS, PlaygroundError, PlaygroundRequest, playable_scenarios};
+use crate::LabError;
 use crate::algorithms::Event;
 use crate::clients::Clients;
 use crate::log::{LogOptions, Wanted, read_text};
-use crate::scenario::{BUILT_IN, Scenario, built_in, scenario_of_text};
+use crate::scenario::{Scenario, built_in, scenario_of_text};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 
@@ -53,7 +54,7 @@ impl Traffic {
     fn of_arrivals(arrivals: &[ArrivalRequest], start: Option<f64>) -> Result<Self, PlaygroundError> {
         let start = start.unwrap_or(0.0);
         if !(0.0..=LATEST_START as f64).contains(&start) {
-            return Err(PlaygroundError::Start { found: start.to_string() });
+            return Err(PlaygroundError::Start { found: shown_number(start) });
         }
         if arrivals.len() > MOST_ARRIVALS {
             return Err(PlaygroundError::Arrivals {
@@ -66,7 +67,7 @@ impl Traffic {
         let mut events = Vec::with_capacity(arrivals.len());
         for (number, ArrivalRequest { at, cost, client }) in (1..).zip(arrivals) {
             if !(0.0..=LONGEST_TIMELINE as f64).contains(at) {
-                return Err(PlaygroundError::At { number, found: at.to_string() });
+                return Err(PlaygroundError::At { number, found: shown_number(*at) });
             }
             // Before they are sorted, so that the number is that of the request.
             if *cost > LARGEST_COST {
@@ -137,7 +138,12 @@ impl Traffic {
                 "paste fewer lines, or use `tollgate replay` for the whole file",
             ));
         }
-        let counts = read.map_err(|error| PlaygroundError::Log(error.to_string()))?;
+        let counts = read.map_err(|error| {
+            PlaygroundError::Log(match error {
+                LabError::Refused { line, why, .. } => format!("line {line} of the log: {why}"),
+                error => error.to_string(),
+            })
+        })?;
         Ok(Self { start: 0, events, clients: clients.names(), malformed: counts.malformed })
     }
 
@@ -178,7 +184,9 @@ fn too_many(source_name: &'static str, advice: &'static str) -> PlaygroundError 
 fn scenario(text: &str) -> Result<Scenario, PlaygroundError> {
     if !text.contains('\n') {
         return built_in(text).ok_or_else(|| {
-            let known: Vec<String> = BUILT_IN.iter().map(|(name, _)| format!("`{name}`")).collect();
+            // Only those that are small enough to run here.
+            let known = playable_scenarios().iter().map(|scenario| format!("`{}`", scenario.name));
+            let known: Vec<String> = known.collect();
             PlaygroundError::UnknownScenario { name: cut(text), known: known.join(", ") }
         });
     }

@@ -16,7 +16,7 @@ fn thousandths(count: u64) -> String {
     decimal(count / 1000, count % 1000, 3)
 }
 
-/// A whole part and a fraction of so many digits, without zeros at its end.
+/// A whole part and a fraction of `digits` digits, without zeros at its end.
 fn decimal(whole: u64, part: u64, digits: usize) -> String {
     let text = format!("{whole}.{part:0digits$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -27,7 +27,7 @@ pub(super) fn plural(millionths: u64, one: &'static str, many: &'static str) -> 
     if millionths == MILLION { one } else { many }
 }
 
-/// The units of time, the largest first, in nanoseconds, and from how many nanoseconds on they are used.
+/// The units of time, the largest first: name, nanoseconds, and the nanoseconds from which on the unit is used.
 const UNITS: [(&str, u64, u64); 7] = [
     ("days", 86_400_000_000_000, 172_800_000_000_000),
     ("h", 3_600_000_000_000, 7_200_000_000_000),
@@ -44,7 +44,7 @@ pub(super) fn time(nanos: u64) -> String {
     format!("{} {name}", in_unit(nanos, unit))
 }
 
-/// A time in the unit that suits another one, so that the two can be compared: `0.2 s` beside `2 s`.
+/// A time in the unit of another one, so that readers can compare them: `0.2 s` beside `2 s`.
 pub(super) fn time_beside(nanos: u64, other: u64) -> String {
     let (name, unit, _) = UNITS.into_iter().find(|(_, _, from)| other >= *from).unwrap_or(UNITS[6]);
     format!("{} {name}", in_unit(nanos, unit))
@@ -60,7 +60,7 @@ fn in_unit(nanos: u64, unit: u64) -> String {
         0 => 3,
     };
     let mut power = 10_u64.pow(digits as u32);
-    // Below a thousandth of the unit, more decimals tell it from zero.
+    // Below a thousandth of the unit, more decimals distinguish the number from zero.
     while nanos > 0
         && digits < 9
         && u128::from(nanos) * u128::from(power) < 100 * u128::from(unit)

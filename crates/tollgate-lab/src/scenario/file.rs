@@ -74,7 +74,7 @@ pub fn read_scenario(file: &Path) -> Result<Scenario, LabError> {
 ///
 /// # Errors
 ///
-/// When the text makes no sense.
+/// When the text is not a valid scenario.
 pub(crate) fn scenario_of_text(text: &str, file: &Path) -> Result<Scenario, LabError> {
     let refused = |why: String| LabError::Asked(format!("{}: {why}", file.display()));
     let read: ScenarioFile = serde_saphyr::from_str(text).map_err(|error| LabError::yaml(file, &error))?;

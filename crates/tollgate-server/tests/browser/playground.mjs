@@ -27,15 +27,21 @@ async function opened(page, base, fragment) {
   await page.locator(".lane").first().waitFor();
 }
 
-/** The decision that is shown: verdict, sentence and numbers. */
+/** The text of an element, with the exact times that rounded ones have as their titles. */
+const exactText = (element) => element.evaluate((node) => [...node.childNodes].map((part) => part.title || part.textContent).join(""));
+
+/** The decision that is shown: verdict, sentence and exact numbers. `wait` is the rounded time after which to retry. */
 async function decision(page) {
   const panel = page.getByRole("complementary", { name: "Why" });
-  const text = (part) => panel.locator(`[data-part="${part}"]`).innerText();
+  const part = (name) => panel.locator(`[data-part="${name}"]`);
   const numbers = {};
+  let wait = "";
   for (const row of await panel.locator("dl > div").all()) {
-    numbers[(await row.locator("dt").innerText()).toLowerCase()] = await row.locator("dd").innerText();
+    const name = (await row.locator("dt").innerText()).toLowerCase();
+    numbers[name] = await exactText(row.locator("dd"));
+    if (name === "retry after") wait = await row.locator("dd").innerText();
   }
-  return { when: await text("when"), verdict: await text("verdict"), sentence: await text("sentence"), numbers };
+  return { when: await exactText(part("when")), verdict: await part("verdict").innerText(), sentence: await part("sentence").innerText(), numbers, wait };
 }
 
 /** Steps through a set-up with the keyboard, and compares every decision with a row of VECTORS.md. */
@@ -46,7 +52,7 @@ async function stepThrough({ newPage, base, eventually }, vector) {
   // Arrivals at 0 are decided at the start already.
   const isShown = (which) => page.getByText(which, { exact: true }).isVisible();
   while (!(await isShown(`Arrival 1 of ${vector.arrivals.length}`))) {
-    await page.keyboard.press(await isShown("Step to a decision, or click one, to see why it was made.") ? "ArrowRight" : "ArrowLeft");
+    await page.keyboard.press(await page.getByText(/^Step to a decision/).isVisible() ? "ArrowRight" : "ArrowLeft");
   }
   let number = 0;
   for (const [at, cost, outcome, sentence, numbers] of vector.arrivals) {
@@ -60,6 +66,7 @@ async function stepThrough({ newPage, base, eventually }, vector) {
     require(shown.verdict.endsWith(`: ${outcome}`), `${which}: ${shown.verdict}, not ${outcome}`);
     equal(shown.sentence, sentence, which);
     equal(shown.numbers, numbers, which);
+    require(shown.sentence.endsWith(shown.wait), `${which}: the sentence and the numbers have the same wait: ${shown.wait}`);
   }
   return page;
 }
@@ -129,11 +136,11 @@ export const tests = {
       kind: "sliding_counter",
       numbers: { rate: 50, window: 60, burst: 50 },
       arrivals: [
-        [0, 42, "allowed", "0 x 1 + 0 = 0 of 50, costs 42: allowed, 42 now", left(8, "120 s")],
-        [75, 18, "allowed", "42 x 0.75 + 0 = 31.5 of 50, costs 18: allowed, 49.5 now", left(0, "105 s")],
-        [75, 1, "denied", "42 x 0.75 + 18 = 49.5 of 50, costs 1: denied, passes in 715 ms", denied(0, "0.714285715 s", "105 s")],
-        [75.714285714, 1, "denied", "42 x 0.738 + 18 = 49.001 of 50, costs 1: denied, passes in 1 ns", denied(0, "0.000000001 s", "104.285714286 s")],
-        [75.714285715, 1, "allowed", "42 x 0.738 + 18 = 49 of 50, costs 1: allowed, 50 now", left(0, "104.285714285 s")],
+        [0, 42, "allowed", "0 × 1 + 0 = 0 of 50, costs 42: allowed, 42 now", left(8, "120 s")],
+        [75, 18, "allowed", "42 × 0.75 + 0 = 31.5 of 50, costs 18: allowed, 49.5 now", left(0, "105 s")],
+        [75, 1, "denied", "42 × 0.75 + 18 = 49.5 of 50, costs 1: denied, 50.5 would be above 50, passes in 715 ms", denied(0, "0.714285715 s", "105 s")],
+        [75.714285714, 1, "denied", "42 × 0.739 + 18 = 49.001 of 50, costs 1: denied, 50.001 would be above 50, passes in 1 ns", denied(0, "0.000000001 s", "104.285714286 s")],
+        [75.714285715, 1, "allowed", "42 × 0.739 + 18 = 49 of 50, costs 1: allowed, 50 now", left(0, "104.285714285 s")],
       ],
     });
   },
@@ -151,9 +158,12 @@ export const tests = {
     equal(Number(await head.inputValue()), 5.98, "the moment");
     const look = page.getByRole("region", { name: "What to look at" });
     equal(await look.getByRole("listitem").count(), 2, "sentences");
-    require((await look.innerText()).includes("gets twice the limit within two seconds"), await look.innerText());
+    require((await look.innerText()).includes("gets two full limits within two seconds"), await look.innerText());
     const fixed = page.getByRole("region", { name: "Fixed window" });
     require((await fixed.innerText()).includes("most in any 5 s: 20, limit 10"), await fixed.innerText());
+    require((await fixed.innerText()).includes("▲"), "the lane above its limit is marked");
+    const bucket = await page.getByRole("region", { name: "Token bucket" }).innerText();
+    require(bucket.includes("most in any 5 s: 13, later 15 (burst 10 + 10)") && !bucket.includes("▲"), bucket);
     const shown = await decision(page);
     require(shown.verdict.includes("Fixed window: allowed"), shown.verdict);
     const others = await page.getByRole("complementary", { name: "Why" }).innerText();
@@ -174,11 +184,13 @@ export const tests = {
   },
 
   async arrivals_are_added_and_removed_by_click_and_by_key(context) {
-    const { newPage, base } = context;
+    const { newPage, base, eventually } = context;
     const page = await newPage({ reducedMotion: "reduce" });
     await opened(page, base, "");
+    const entries = () => page.evaluate(() => history.length);
+    const before = await entries();
     await page.getByRole("button", { name: "Your own" }).click();
-    await page.getByRole("button", { name: "Remove all" }).click();
+    await page.getByRole("region", { name: "Your own traffic" }).getByRole("button", { name: "Remove all" }).click();
     await page.getByText("0 arrivals").waitFor();
     const track = page.getByRole("application", { name: /^Arrivals/ });
     const { width } = await track.boundingBox();
@@ -186,6 +198,11 @@ export const tests = {
     await page.getByText("1 arrival", { exact: true }).waitFor();
     await page.getByText("0 tokens", { exact: false }).first().waitFor();
     await track.click({ position: { x: width / 2, y: 10 } });
+    await page.getByText("2 arrivals").waitFor();
+    await eventually("each change is an entry of the history", async () => (await entries()) === before + 4);
+    await page.goBack();
+    await page.getByText("1 arrival", { exact: true }).waitFor();
+    await page.goForward();
     await page.getByText("2 arrivals").waitFor();
     // A dot lies at the lower edge of the track.
     await track.click({ position: { x: width / 2, y: 32 } });
@@ -200,12 +217,16 @@ export const tests = {
     await page.getByRole("button", { name: "Add arrivals" }).press("Enter");
     await page.getByText("6 arrivals").waitFor();
     require((await decision(page)).when.includes("costs 3"), "the arrivals that were added are shown");
-    await page.getByText("Lines of a log").click();
+    await page.getByText("Lines of a log", { exact: true }).click();
     const lines = [3, 4, 5].map((second) => `10.0.0.${second} - - [17/May/2025:10:05:0${second} +0000] "GET / HTTP/1.1" 200 12`);
     await page.getByRole("textbox", { name: /access log/ }).fill([...lines, "nonsense"].join("\n"));
     await page.getByRole("button", { name: "Use these lines" }).click();
     await page.getByText("3 arrivals").waitFor();
     await page.getByText("Lines that are not requests were skipped: 1.").waitFor();
+    page.expected.push(/Failed to load resource/);
+    await page.getByRole("textbox", { name: /access log/ }).fill("nonsense");
+    await page.getByRole("button", { name: "Use these lines" }).click();
+    await page.getByRole("alert").filter({ hasText: "Line 1 of the log: it is neither an access log" }).waitFor();
     await page.getByLabel("Scenario").selectOption("boundary-attack");
     await page.getByText(/1.390 arrivals/).waitFor();
     equal(await page.getByLabel("Rate", { exact: false }).first().inputValue(), "100", "the numbers of the scenario");
@@ -305,9 +326,9 @@ export const tests = {
     await page.keyboard.press("ArrowRight");
     await eventually("the step is said", async () => /^Arrival 25 at 5.7 s. Fixed window: .*denied/.test(await status.innerText()));
     await page.keyboard.press("Shift+ArrowLeft");
-    await eventually("the difference is said", async () => /^Arrival 24 .*Fixed window: 9 of 10 used in this window, costs 1: allowed, 10 used. Sliding log.*: denied/.test(await status.innerText()));
+    await eventually("the difference is said", async () => /^Arrival 24 .*Fixed window: 9 of 10 used in this window, costs 1: allowed, 10 used. Token bucket, Sliding log.*: denied/.test(await status.innerText()));
     await page.keyboard.press("ArrowDown");
-    await eventually("the lane is said", async () => /Sliding log: 10 of 10 in the last 5 s/.test(await status.innerText()));
+    await eventually("the lane is said", async () => /Token bucket: 0.22 tokens, costs 1: denied/.test(await status.innerText()));
     await page.keyboard.press("5");
     await page.getByRole("region", { name: "GCRA" }).waitFor();
     await page.keyboard.press("1");
@@ -342,7 +363,16 @@ export const tests = {
       for (const colorScheme of ["light", "dark"]) {
         const page = await newPage({ width, height, colorScheme, reducedMotion: "reduce" });
         await opened(page, base, "#story=retry-storm");
-        await page.keyboard.press("5");
+        if (width < 800) {
+          const sentence = page.locator("#short-decision");
+          await sentence.getByText(/costs 1: /).waitFor(); // near the player, above the lanes
+          equal(await page.getByRole("button", { name: "5 GCRA" }).count(), 0, "lanes that are hidden have no button");
+          await page.getByRole("button", { name: "More lanes" }).click();
+          await page.getByRole("button", { name: "5 GCRA" }).click();
+          await page.getByRole("region", { name: "GCRA" }).getByText("GCRA is a way to compute a token bucket").waitFor();
+        } else {
+          await page.keyboard.press("5");
+        }
         const where = `${width} px, ${colorScheme}`;
         equal(await axe(page), [], where);
         const sideways = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

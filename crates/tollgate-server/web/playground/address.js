@@ -5,11 +5,14 @@ import { goTo, lookAtMoment, player, replaceSetup, setView, state } from "./sess
 
 let lastChange = null; // made the newest entry of the history
 
-/** Writes the set-up into the address. Changes by the same control, one after another, are one entry of the history. */
+/** Controls that change while the reader drags or types. Their changes, one after another, are one entry of the history. */
+const SLIDERS = ["rate", "window", "burst", "cost"];
+
+/** Writes the set-up into the address, as a new entry of the history. */
 export async function remember(name) {
   const address = `#${(await fragmentOf(state.setup, state.traffic, state.story, null)) ?? ""}`;
   if (address === location.hash) return;
-  if (name === lastChange || lastChange === null) history.replaceState(null, "", address);
+  if (lastChange === null || (name === lastChange && SLIDERS.includes(name))) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
   lastChange = name;
 }
@@ -21,13 +24,13 @@ export async function link() {
   return fragment && `${location.origin}${location.pathname}#${fragment}`;
 }
 
-/** Opens stories and links. `viewAround` chooses the part of the timeline to be shown, `isStill` is whether nothing may move by itself. */
+/** Opens stories and links. `viewAround` chooses the part of the timeline to show. `isStill` returns whether the reader asks for reduced motion. */
 export class Opener {
   constructor({ stories, viewAround, isStill, showFault }) {
     Object.assign(this, { stories, viewAround, isStill, showFault });
     addEventListener("popstate", () => {
       lastChange = "back";
-      this.open(false);
+      this.open(false, true);
     });
   }
 
@@ -50,12 +53,12 @@ export class Opener {
   }
 
   /** Opens what the address describes. The first story plays by itself on the first visit. */
-  async open(isStart) {
+  async open(isStart, isBack = false) {
     try {
       const read = await readFragment(location.hash.slice(1));
       if (read === null) await this.story("boundary-attack", { isPlayed: isStart && !isVisited() });
       else if (read.story) await this.story(read.story, { moment: read.moment, isPlayed: false });
-      else await this.setup(read);
+      else await this.setup(read, isBack);
     } catch (fault) {
       if (!(fault instanceof LinkFault)) throw fault;
       if (isStart) await this.story("boundary-attack", { isPlayed: false });
@@ -63,13 +66,13 @@ export class Opener {
     }
   }
 
-  async setup({ setup, traffic, moment }) {
+  async setup({ setup, traffic, moment }, isBack) {
     const story = this.stories.find(({ name }) => name === setup.source.story);
     if (setup.source.story && !story) throw new LinkFault(`There is no story “${setup.source.story}”.`);
-    const isDone = await replaceSetup({ setup, traffic, story });
+    const isDone = await replaceSetup({ setup, traffic, story, isNew: !isBack });
     if (isDone === false) throw new LinkFault(`The link cannot be run: ${state.refusal}`);
     if (!isDone) return;
-    if (story) setView(this.viewAround(story.moment));
+    if (story && !isBack) setView(this.viewAround(story.moment));
     if (moment) goTo(moment);
     lastChange ??= "link";
   }

@@ -4,8 +4,8 @@ import { element, setText } from "../format.js";
 import { MOST_ARRIVALS, withArrivals } from "./setup.js";
 
 export class Arrivals {
-  /** `onTraffic(traffic)` gets new arrivals, `onScenario(scenario)` and `onLog(text)` what has to be generated or read. */
-  constructor(root, { onTraffic, onScenario, onLog, onWatch, state }) {
+  /** `onTraffic(traffic)` gets new arrivals. `onScenario(scenario)` and `onLog(text)` get what the service must generate or read. */
+  constructor(root, { onTraffic, onRemoveAll, onScenario, onLog, onWatch, state }) {
     this.root = root;
     this.scenarios = [];
     this.fault = root.querySelector("#arrivals-fault");
@@ -15,13 +15,13 @@ export class Arrivals {
       const [at, count, over, cost] = ["add-at", "add-count", "add-over", "add-cost"].map((id) => Number(find(id).value));
       const { traffic } = state;
       if (traffic.at.length + count > MOST_ARRIVALS) {
-        this.showFault(`There would be ${traffic.at.length + count} arrivals, and ${MOST_ARRIVALS} are the most.`);
+        this.showFault(`There would be ${traffic.at.length + count} arrivals, but at most ${MOST_ARRIVALS} are allowed.`);
         return;
       }
       const added = Array.from({ length: count }, (_, number) => ({ at: at + (number * over) / Math.max(1, count), cost }));
       onTraffic(withArrivals(traffic, added, find("add-client").value.trim()), at);
     });
-    find("clear").addEventListener("click", () => onTraffic({ ...state.traffic, at: [], cost: [], client: [] }, 0));
+    find("clear").addEventListener("click", onRemoveAll);
     this.scenario = find("scenario");
     this.scenario.addEventListener("change", () => {
       const chosen = this.scenarios.find(({ name }) => name === this.scenario.value);

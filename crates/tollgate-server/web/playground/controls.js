@@ -1,4 +1,4 @@
-// The left side: sliders with their number fields, who shares a state, and the policy that they produce.
+// The left side: sliders with their number fields, whether clients share a state, and the policy that they produce.
 
 import { element, setText } from "../format.js";
 import { activeLanes, numbersOf, titleOf } from "./setup.js";
@@ -8,7 +8,7 @@ const WINDOWS = [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120
 
 /** The sliders. A slider moves over `steps`, its field takes any number from `least` to `most`. */
 const FIELDS = [
-  { name: "rate", title: "Rate", hint: "per window; the limit of windows and logs", steps: COUNTS, least: 1, most: 1e6 },
+  { name: "rate", title: "Rate", hint: "per window; also the limit", steps: COUNTS, least: 1, most: 1e6 },
   { name: "window", title: "Window", hint: "seconds; the period of the rate", steps: WINDOWS, least: 0.001, most: 86_400 },
   { name: "burst", title: "Burst", hint: "what a bucket or queue holds", steps: COUNTS, least: 1, most: 1e6 },
   { name: "cost", title: "Cost", hint: "of each arrival", steps: COUNTS.slice(0, 13), least: 1, most: 1e6 },
@@ -104,7 +104,7 @@ function nearest(steps, value) {
   return distances.indexOf(Math.min(...distances));
 }
 
-/** Copies a text, and says so on the button. Without a clipboard the text is selected for the reader to copy. */
+/** Copies a text, and confirms it on the button. Without a clipboard, selects the text for the reader to copy. */
 export async function copy(button, text, done = "Copied") {
   const before = button.dataset.label ?? button.textContent;
   button.dataset.label = before;

@@ -9,6 +9,25 @@ export function exact(seconds) {
   return `${seconds.toFixed(9).replace(/\.?0+$/, "")} s`;
 }
 
+/** A moment of the timeline, to the millisecond: `5.63 s`. */
+export function moment(seconds) {
+  return exact(Number(seconds.toFixed(3)));
+}
+
+const UNITS = [[86_400e9, 2, "days"], [3600e9, 2, "h"], [60e9, 10, "min"], [1e9, 1, "s"], [1e6, 1, "ms"], [1000, 1, "us"], [1, 0, "ns"]];
+
+/** A wait as the sentences write it, with at least three digits, rounded up: `715 ms`, `1.652 s`. */
+export function wait(seconds) {
+  const nanos = Math.round(seconds * 1e9);
+  if (nanos === 0) return "0 s";
+  const [unit, , name] = UNITS.find(([length, least]) => nanos >= length * least);
+  const power = nanos >= 100 * unit ? 1 : nanos >= 10 * unit ? 10 : 1000;
+  return `${Math.ceil((nanos * power) / unit) / power} ${name}`;
+}
+
+/** A time for people, with the exact one in its title. */
+const timed = (shown, seconds) => element("span", { title: exact(seconds) }, shown);
+
 const OUTCOMES = { allowed: "allowed", denied: "denied", delayed: "allowed, delayed" };
 
 function mark(outcome) {
@@ -39,7 +58,8 @@ export class Explanation {
     const { at, cost } = run.arrivals;
     setText(this.part("which"), `Arrival ${number + 1} of ${run.count}`);
     const client = run.client(number);
-    setText(this.part("when"), [`at ${exact(at[number])}`, `costs ${cost[number]}`, client && `from ${client}`].filter(Boolean).join(", "));
+    this.part("when").replaceChildren(
+      "at ", timed(moment(at[number]), at[number]), `, costs ${cost[number]}${client ? `, from ${client}` : ""}`);
     const outcome = rule.outcomes[number];
     this.part("verdict").replaceChildren(mark(outcome), ` ${titleOf(rule.lane)}: `, element("span", { className: outcome }, OUTCOMES[outcome]));
     setText(this.part("sentence"), capital(run.sentence(place, number) ?? "…"));
@@ -52,15 +72,15 @@ export class Explanation {
     const { remaining, retry_after: retryAfter, reset_after: resetAfter, delay } = rule.decisions;
     const rows = [["Remaining", String(remaining[number])]];
     if (rule.outcomes[number] === "denied") {
-      rows.push(["Retry after", rule.never.has(number) ? "never" : exact(retryAfter[number])]);
+      rows.push(["Retry after", rule.never.has(number) ? "never" : timed(wait(retryAfter[number]), retryAfter[number])]);
     }
-    if (delay[number] > 0) rows.push(["Delay", exact(delay[number])]);
-    rows.push(["Reset after", exact(resetAfter[number])]);
+    if (delay[number] > 0) rows.push(["Delay", timed(wait(delay[number]), delay[number])]);
+    rows.push(["Reset after", timed(wait(resetAfter[number]), resetAfter[number])]);
     this.part("numbers").replaceChildren(...rows.map(([name, value]) =>
       element("div", {}, element("dt", {}, name), element("dd", {}, value))));
   }
 
-  /** The other lanes, those that decided otherwise first. */
+  /** The other lanes. Lanes that decided otherwise come first. */
   others(run, number, place) {
     const verdict = run.rules[place].decisions.allowed[number];
     const others = run.rules.map((rule, other) => ({ rule, other })).filter(({ other }) => other !== place);
@@ -96,7 +116,7 @@ export class Explanation {
     const from = Math.max(0, Math.min(number - AROUND, run.count - 2 * AROUND - 1));
     const rows = [];
     for (let row = from; row < Math.min(run.count, from + 2 * AROUND + 1); row += 1) {
-      const time = exact(Number(run.arrivals.at[row].toFixed(3)));
+      const time = moment(run.arrivals.at[row]);
       rows.push(element("tr", { className: row === number ? "selected" : null, "aria-current": row === number ? "true" : null },
         element("th", { scope: "row" }, element("button", { type: "button", className: "plain", onclick: () => this.onSelect(row) }, time)),
         run.rules.map((rule) => element("td", {}, mark(rule.outcomes[row]),
@@ -123,5 +143,5 @@ export function spoken(run, number, place) {
   const parts = Object.keys(OUTCOMES).map((outcome) => [OUTCOMES[outcome], names(outcome)]).filter(([, list]) => list.length > 0);
   const others = parts.map(([outcome, list]) => `${list.join(", ")}: ${outcome}.`).join(" ");
   const rule = run.rules[place];
-  return `Arrival ${number + 1} at ${exact(run.arrivals.at[number])}. ${titleOf(rule.lane)}: ${run.sentence(place, number) ?? OUTCOMES[rule.outcomes[number]]}. ${others}`;
+  return `Arrival ${number + 1} at ${moment(run.arrivals.at[number])}. ${titleOf(rule.lane)}: ${run.sentence(place, number) ?? OUTCOMES[rule.outcomes[number]]}. ${others}`;
 }

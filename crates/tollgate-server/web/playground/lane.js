@@ -45,7 +45,7 @@ function drawArrivals({ pen, width, view, rule }, { from, to, radius, places, he
   else drawColumns(pen, rule.run.arrivals.at, rule.outcomes, from, to, { view, width, height });
 }
 
-/** Where there are too many arrivals for symbols: bars of how many were allowed, delayed and denied, or of all. */
+/** Draws bars where there are too many arrivals for symbols: how many were allowed, delayed and denied, or all of them. */
 export function drawColumns(pen, at, outcomes, from, to, { view, width, height }) {
   const step = 4;
   const fills = { allowed: ink("allowed"), delayed: ink("delayed"), denied: hatched(pen, "denied"), all: ink("muted") };
@@ -108,29 +108,32 @@ function drawLevel({ pen, width, view, rule, bands }) {
 }
 
 /** The words in a lane: text, whether at the right, and the height of their middle. */
-export function labelsOf({ curve, limit, most, window_for_most: span }, { height, rows }) {
+export function labelsOf({ curve, limit, rateLine, most, policy, window_for_most: span }, { height, rows }) {
   const { level, backend } = bandsOf(height);
   const highest = curve.what === "tat" ? `at most ${shortTime(curve.max)}` : `of ${short(curve.max)}`;
   const labels = rows.map((name, row) => [name, false, height - (row + 0.5) * ROW]);
   labels.push([UNITS[curve.what], false, level[0] + 10], [highest, true, level[0] + 10], [`backend, last ${shortTime(span)}`, false, backend[0] + 8]);
-  if (limit !== null) {
-    const line = backend[1] - (limit / scaleOf(limit, most)) * (backend[1] - backend[0] - 2);
-    labels.push([`limit ${short(limit)}`, true, most > limit * 1.4 && backend[1] - line > 16 ? line + 9 : line - 8]);
+  const lineAt = limit ?? rateLine;
+  if (lineAt !== null) {
+    const line = backend[1] - (lineAt / scaleOf(lineAt, most)) * (backend[1] - backend[0] - 2);
+    const text = limit === null ? `rate ${/rate: ([^ ,]+)/.exec(policy)[1]}` : `limit ${short(limit)}`;
+    labels.push([text, true, most > lineAt * 1.4 && backend[1] - line > 16 ? line + 9 : line - 8]);
   }
   return labels;
 }
 
-const scaleOf = (limit, most) => Math.max((limit ?? 0) * 1.4, most, 1);
+const scaleOf = (lineAt, most) => Math.max((lineAt ?? 0) * 1.4, most, 1);
 
-/** What the backend received in the last window, with the limit as a line. What is above it is hatched. */
+/** What the backend received in the last window, with the limit or the rate as a line. The part above the limit is hatched. */
 function drawBackend({ pen, width, view, rule, bands }) {
   const [top, bottom] = bands.backend;
-  const { received, limit } = rule;
-  const y = (value) => bottom - (value / scaleOf(limit, rule.most)) * (bottom - top - 2);
+  const { received, limit, rateLine } = rule;
+  const y = (value) => bottom - (value / scaleOf(limit ?? rateLine, rule.most)) * (bottom - top - 2);
   const points = visible(received, received.y, view).map(([time, sum]) => [view.x(time, width), y(sum)]);
   area(pen, points, bottom, ink("muted"), 0.28);
   line(pen, points, "muted", { width: 1.25 });
   line(pen, [[0, bottom + 0.5], [width, bottom + 0.5]], "line");
+  if (rateLine !== null) line(pen, [[0, y(rateLine)], [width, y(rateLine)]], "muted", { dash: [1, 3] });
   if (limit === null) return;
   if (rule.most > limit) {
     pen.save();

@@ -7,7 +7,11 @@ import { SYMBOLS, short, shortTime } from "./paint.js";
 import { titleOf } from "./setup.js";
 import { stackOf } from "./timeline.js";
 
-const OUTCOMES = ["allowed", "denied", "delayed"];
+/** In the order of their counts: the delayed arrivals are some of the allowed ones. */
+const OUTCOMES = ["allowed", "delayed", "denied"];
+
+const GCRA_NOTE =
+  "GCRA is a way to compute a token bucket: same decisions. TAT (theoretical arrival time): when the ruler would be empty.";
 
 export class Lanes {
   constructor(root, { onSelect, onLane }) {
@@ -25,7 +29,8 @@ export class Lanes {
     }
     this.lanes.forEach((lane, place) => {
       lane.rule = run.rules[place];
-      setText(lane.policy, lane.rule.policy.replace(/^\w+: /, ""));
+      lane.most.title = lane.rule.rateLine === null ? "" : "A bucket lets at most its burst and rate × window through in any window";
+      setText(lane.policy, lane.rule.policy.replace(/^\w+: \{ | \}$/g, ""));
     });
   }
 
@@ -37,8 +42,8 @@ export class Lanes {
     const policy = element("code", { className: "lane-policy" });
     const tallies = OUTCOMES.map(() => element("span"));
     const counts = OUTCOMES.map((outcome, number) => element("span", { className: outcome },
-      element("span", { "aria-hidden": "true" }, `${SYMBOLS[outcome]} `), tallies[number],
-      element("span", { className: "screen-reader-only" }, ` ${outcome}, `)));
+      element("span", { "aria-hidden": "true" }, `${outcome === "delayed" ? "(" : ""}${SYMBOLS[outcome]} `), tallies[number],
+      outcome === "delayed" ? " of them delayed)" : element("span", { className: "screen-reader-only" }, ` ${outcome}, `)));
     const most = element("span", { className: "most" });
     const picture = element("canvas", { className: "mechanism", role: "img" });
     const canvas = element("canvas", { role: "img" });
@@ -51,6 +56,7 @@ export class Lanes {
     });
     const node = element("section", { className: "panel lane", "aria-label": title },
       element("div", { className: "lane-head" }, element("h2", {}, name), policy, element("p", { className: "lane-counts" }, counts, most)),
+      rule.lane.kind === "gcra" ? element("p", { className: "muted small lane-note" }, GCRA_NOTE) : null,
       element("div", { className: "lane-body" }, picture, plot));
     return { node, name, policy, counts, tallies, most, picture, canvas, future, head, ring, labels };
   }
@@ -98,11 +104,11 @@ export class Lanes {
       if (symbol) [ring.style.left, ring.style.top] = symbol.map((pixels) => `${pixels}px`);
       const tally = rule.tally(seen);
       OUTCOMES.forEach((outcome, number) => setText(tallies[number], String(tally[outcome])));
-      counts[2].hidden = rule.delayed === 0;
+      counts[1].hidden = rule.delayed === 0;
       const sum = rule.mostUpTo(time);
       const isOver = rule.limit !== null && sum > rule.limit;
-      const limit = rule.limit === null ? "" : `, limit ${short(rule.limit)}${isOver ? " ▲" : ""}`;
-      setText(most, `most in any ${shortTime(rule.window_for_most)}: ${short(sum)}${limit}`);
+      const later = sum < rule.most ? `, later ${short(rule.most)}` : "";
+      setText(most, `most in any ${shortTime(rule.window_for_most)}: ${short(sum)}${later}${boundOf(rule)}${isOver ? " ▲" : ""}`);
       most.classList.toggle("denied", isOver);
       const words = drawMechanism(picture, rule, time, selected);
       if (isPlaying) continue;
@@ -111,4 +117,10 @@ export class Lanes {
         `${rule.allowed} allowed, ${rule.denied} denied, ${rule.delayed} delayed. The table of decisions has those around the selected one.`);
     }
   }
+}
+
+/** How much can pass in any window: the limit of windows, logs and queues, or the burst and what the rate adds to it. */
+function boundOf({ limit, rateLine, algorithm, capacity }) {
+  if (limit !== null) return `, limit ${short(limit)}`;
+  return rateLine !== null && algorithm === "token_bucket" ? ` (burst ${short(capacity)} + ${short(rateLine)})` : "";
 }

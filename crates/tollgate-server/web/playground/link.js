@@ -48,7 +48,7 @@ function compact({ start, until, at, cost, client, clients }) {
   };
 }
 
-/** A fragment that is no set-up. The message is for the reader. */
+/** A fragment that does not describe a set-up. The message is for the reader. */
 export class LinkFault extends Error {}
 
 function require(condition, what) {
@@ -92,7 +92,7 @@ async function inflated(encoded) {
 }
 
 function checked(data) {
-  require(data !== null && typeof data === "object", "it holds no set-up");
+  require(data !== null && typeof data === "object", "it has no set-up");
   require(data.version === 1, "it was made by another version");
   require(Array.isArray(data.lanes) && data.lanes.length >= 1 && data.lanes.length <= MOST_LANES, "it has no lanes");
   require(data.lanes.some((lane) => lane?.on === true), "all its lanes are hidden");

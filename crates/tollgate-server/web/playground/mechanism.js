@@ -2,7 +2,7 @@
 
 import { cleared, hatched, ink, label, line, short, shortTime } from "./paint.js";
 
-/** Draws the mechanism of a rule at a moment, just after the decision `selected` where it is of that moment. Returns the same in words. */
+/** Draws the mechanism of a rule at a moment. If the decision `selected` is of that moment, just after it. Returns the same in words. */
 export function drawMechanism(canvas, rule, time, selected) {
   const drawn = cleared(canvas);
   if (!drawn) return "";
@@ -78,7 +78,7 @@ function drawCredits({ pen, width, height, rule, value, second, of }) {
   return `${of} credits, ${short(second)} of ${short(max2)} peak tokens`;
 }
 
-/** Places of a queue; the request that leaves next is at the right, and its place becomes free bit by bit. */
+/** Places of a queue. The request that leaves next is at the right, and its place becomes free gradually. */
 function drawQueue({ pen, width, height, rule, value }) {
   const { max } = rule.curve;
   const places = Math.min(max, 60);
@@ -153,7 +153,7 @@ function drawLog({ pen, width, height, rule, time, selected, of }) {
   return `${of} in the last ${shortTime(rule.window)}`;
 }
 
-/** Two bars: what the time before held, of which the part that still counts is shaded, and what the newest time holds. */
+/** Two bars: the count of the window before, with the part that still counts hatched, and the count of the current window. */
 function drawCounter({ pen, width, height, rule, time, counter, of }) {
   const edges = rule.edgesAround(time);
   const passed = edges ? Math.min(1, Math.max(0, (time - edges[0]) / (edges[1] - edges[0]))) : 1 - counter.weight;

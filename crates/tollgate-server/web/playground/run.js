@@ -1,4 +1,4 @@
-// What the service has answered, with ways to look up a moment. Between two points of a curve lies a straight line.
+// The answer of the service, with functions that look up a moment. A curve is straight between two points.
 
 /** The number of values that are at most `limit`, in a sorted column. */
 export function upTo(column, limit) {
@@ -18,7 +18,11 @@ export class RuleRun {
     this.lane = lane;
     this.run = run;
     // With a state per client there is no limit for all clients together.
-    this.limit = reply.by === "client" && run.clients.length > 1 ? null : reply.rate * reply.window_for_most;
+    const perWindow = reply.by === "client" && run.clients.length > 1 ? null : reply.rate * reply.window_for_most;
+    const hasBurst = reply.algorithm === "token_bucket" || reply.algorithm === "burst_credits";
+    // A bucket passes its burst on top of its rate, so that its rate is no limit of a window.
+    this.limit = hasBurst ? null : perWindow;
+    this.rateLine = hasBurst ? perWindow : null;
     const { allowed, delay } = reply.decisions;
     this.never = new Set(reply.decisions.never);
     this.outcomes = allowed.map((isAllowed, number) => (!isAllowed ? "denied" : delay[number] > 0 ? "delayed" : "allowed"));
@@ -42,7 +46,7 @@ export class RuleRun {
     return this.by === "global" || this.run.arrivals.client[number] === this.run.watched;
   }
 
-  /** What the mechanism holds at a moment; just after the decision `selected` where it is of that moment. */
+  /** What the mechanism holds at a moment. If the decision `selected` is of that moment, just after it. */
   level(time, selected) {
     const { t, y, y2 } = this.curve;
     let after = Math.max(0, upTo(t, time) - 1);
@@ -120,7 +124,7 @@ export class Run {
     return null;
   }
 
-  /** Why a rule decided an arrival so, or null where it has not been asked for. */
+  /** The sentence for a decision of a rule, or null if the page has not asked for it yet. */
   sentence(place, number) {
     return this.sentences.rules[place]?.[number - this.sentences.from] ?? null;
   }
@@ -130,7 +134,7 @@ export class Run {
   }
 }
 
-/** The client that the service draws where none is named. */
+/** The client whose state the service draws by default. */
 function mostFrequent({ clients, arrivals }) {
   const counts = clients.map(() => 0);
   for (const client of arrivals.client) counts[client] += 1;

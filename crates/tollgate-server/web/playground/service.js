@@ -1,6 +1,6 @@
 // Calls of the service. Every decision, curve and sentence of the page comes from here.
 
-/** A call that gave no run. The message is for the reader; `isLost` where the service cannot be reached. */
+/** A call that returned no run. The message is for the reader. `isLost` if the service cannot be reached. */
 export class ServiceFault extends Error {
   constructor(message, isLost = false) {
     super(message);
@@ -30,7 +30,7 @@ export async function lists() {
   return (await call({ method: "GET" })) ?? { stories: [], scenarios: [] };
 }
 
-/** Runs a request. Where the service is busy it is sent again after a second; `onBusy` is called each time. */
+/** Runs a request. While the service is busy, sends it again after a second, and calls `onBusy` each time. */
 export async function evaluate(request, { signal, onBusy = () => {} } = {}) {
   const body = JSON.stringify(request);
   for (let tries = 1; ; tries += 1) {

@@ -1,4 +1,4 @@
-// The set-up, its run and the play head, and all that changes them. How they are shown is up to the page.
+// The set-up, its run and the play head, and all functions that change them. The page shows them.
 
 import { count } from "../format.js";
 import { Player } from "./player.js";
@@ -10,7 +10,7 @@ import { View } from "./timeline.js";
 export const state = {
   setup: null,
   traffic: NO_TRAFFIC,
-  story: null, // the name of the story of which nothing has been changed
+  story: null, // the name of the story, until the reader changes something
   run: null,
   view: null,
   selected: null, // an arrival
@@ -30,7 +30,7 @@ export function attach(callbacks) {
 }
 
 export const player = new Player({
-  onMove: moved,
+  onMove: followHead,
   onState: (isAtStop) => {
     page.showPlaying();
     if (isAtStop) lookAtMoment();
@@ -72,7 +72,7 @@ export async function run({ place = "fault", isNew = false } = {}) {
   return true;
 }
 
-/** Takes over a run. Of new arrivals the whole timeline is shown, with the play head at its end. */
+/** Takes over a run. For new arrivals, shows the whole timeline with the play head at its end. */
 function adopt(isNew) {
   const { duration, rules, count: arrivals } = state.run;
   player.duration = duration;
@@ -82,12 +82,12 @@ function adopt(isNew) {
   if (isNew || state.selected >= arrivals) state.selected = null;
   page.showRun();
   page.showView();
-  moved();
+  followHead();
 }
 
 /** The arrivals to be explained: all, or those around the selected one. */
 function sentenceRange(rules) {
-  // Of a large run only a few, so that the evaluation stays within its CPU time.
+  // A large run gets few sentences, so that the evaluation stays within its CPU time.
   const isLarge = state.traffic.at.length > 1000 || state.setup.source.scenario;
   const number = isLarge ? 60 : Math.floor(MOST_SENTENCES / Math.max(1, rules));
   return { from: Math.max(0, (state.selected ?? 0) - Math.floor(number / 2)), count: number };
@@ -112,7 +112,7 @@ export async function fetchSentences() {
 // The play head and the selection
 
 /** After the play head has moved: selects the newest decision, and turns the page of the view where needed. */
-function moved() {
+function followHead() {
   if (!state.run) return;
   // A selection stays while the play head does.
   if (state.selected === null || state.selectedAt !== player.head) {
@@ -144,7 +144,7 @@ export function select(number, place = state.place) {
   player.pause();
   Object.assign(state, { selected: number, place });
   player.head = state.selectedAt = state.run.arrivals.at[number];
-  moved();
+  followHead();
 }
 
 /** Steps to the next decision in a direction; with `isDisputed` to the next one that the lanes decide differently. */
@@ -169,7 +169,7 @@ export function choose(place) {
   page.speak();
 }
 
-/** Selects the newest decision about which the lanes disagree: there is most to see. */
+/** Selects the newest decision about which the lanes disagree. */
 export function lookAtMoment() {
   const newest = state.run.countUpTo(player.head) - 1;
   state.selected = state.run.disputed(newest, -1) ?? state.selected;
@@ -183,13 +183,13 @@ export function lookAtMoment() {
 export function goTo({ at, selected }) {
   player.head = state.selectedAt = Math.min(at, state.run.duration);
   state.selected = selected !== null && selected < state.run.count ? selected : null;
-  moved();
+  followHead();
 }
 
 // Changes of the set-up
 
 /**
- * Changes the set-up and runs it. A set-up that is refused is taken back, except for numbers, which the reader goes on writing.
+ * Changes the set-up and runs it. If the service refuses the set-up, undoes the change, except in number fields: the reader is still typing there.
  * `place` is the element for faults.
  */
 export async function change(name, apply, place = "fault", isNew = false) {
@@ -227,10 +227,14 @@ export function removeArrival(number) {
   if (number !== null && state.run?.count > 0) setTraffic(withoutArrival(state.traffic, number), { at: player.head });
 }
 
+export function removeAll() {
+  if (state.run) setTraffic({ ...state.traffic, at: [], cost: [], client: [] }, { at: 0 });
+}
+
 export function toggleLane(place) {
   const lane = state.setup?.lanes[place];
   if (!lane) return;
-  if (lane.on && activeLanes(state.setup).length === 1) page.showFault("One lane stays: show another one first.", "fault");
+  if (lane.on && activeLanes(state.setup).length === 1) page.showFault("At least one lane must be shown: show another lane first.", "fault");
   else change(`lane ${place}`, () => (lane.on = !lane.on));
 }
 
@@ -259,8 +263,8 @@ export function ownArrivals() {
   if (state.setup?.source.story) change("own", (setup) => (setup.source = { arrivals: true }));
 }
 
-/** Runs the set-up of a story, or of a link. */
-export async function replaceSetup({ setup, traffic, story }) {
+/** Runs the set-up of a story, or of a link. Unless it is new, the play head stays. */
+export async function replaceSetup({ setup, traffic, story, isNew = true }) {
   player.pause();
   Object.assign(state, {
     setup: setup ?? setupOfStory(story), traffic: traffic ?? (story ? trafficOfStory(story) : NO_TRAFFIC), story: setup ? null : story.name, place: 0,
@@ -273,5 +277,5 @@ export async function replaceSetup({ setup, traffic, story }) {
     if (!(await run())) return false;
     state.setup.cost = cost;
   }
-  return run({ isNew: true });
+  return run({ isNew });
 }

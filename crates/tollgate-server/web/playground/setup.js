@@ -9,7 +9,7 @@ export const KINDS = {
   sliding_log: { title: "Sliding log", algorithm: "sliding_log", rule: windowed },
   sliding_counter: { title: "Sliding counter", algorithm: "sliding_counter", rule: windowed },
   sliding_counter_strict: {
-    title: "Sliding counter, strict", algorithm: "sliding_counter",
+    title: "Strict counter", algorithm: "sliding_counter",
     rule: (n) => ({ ...windowed(n), buckets: 10, mode: "strict" }),
   },
   burst_credits: {
@@ -69,7 +69,7 @@ export function setupOfStory(story) {
   return { lanes: withAllKinds(lanes), numbers, cost: 1, watch: null, source: { story: story.name } };
 }
 
-/** All algorithms, those that are not among some lanes switched off. */
+/** Some lanes, then the algorithms that they lack, which are off. */
 export function withAllKinds(lanes) {
   const missing = Object.keys(KINDS).filter((kind) => !lanes.some((lane) => lane.kind === kind));
   const by = lanes.every((lane) => lane.by === "client") ? "client" : "global";

@@ -40,7 +40,7 @@ export class View {
   }
 }
 
-/** Steps of an axis: 1, 2 or 5 times a power of ten, so far apart that labels have room. */
+/** Steps of an axis: 1, 2 or 5 times a power of ten, with enough room for labels. */
 export function ticks(view, width) {
   const least = (view.length * 64) / Math.max(64, width);
   const power = 10 ** Math.floor(Math.log10(least));

@@ -63,7 +63,7 @@ impl Clock {
     }
 }
 
-/// A number with so many decimals at most.
+/// A number with at most `decimals` decimals.
 pub(super) fn rounded(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     let short = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::clock::{Clock, rounded};
 use super::{ALLOWED, DELAYED, DENIED, INK, LEFT, MARGIN, RADIUS, RIGHT, WIDTH};
 use crate::playground::reply::{Numbers, What};
+use crate::playground::request::By;
 use crate::playground::words::time;
 use crate::playground::{PlaygroundReply, RuleReply};
 use crate::plot::{short, text};
@@ -80,9 +81,21 @@ impl Symbol {
     }
 }
 
-/// The limit of what the backend should get in the span in which the most is counted.
-pub(super) fn limit(rule: &RuleReply) -> f64 {
-    rule.rate * rule.window_for_most
+/// What the rate lets through in the span in which the most is counted. None where each client has a state of its own.
+pub(super) fn rate_line(reply: &PlaygroundReply, rule: &RuleReply) -> Option<f64> {
+    let is_shared = rule.by == By::Global || reply.clients.len() == 1;
+    is_shared.then_some(rule.rate * rule.window_for_most)
+}
+
+/// The limit that the backend load is measured by. None for buckets, which may pass their burst on top of the rate.
+fn limit(reply: &PlaygroundReply, rule: &RuleReply) -> Option<f64> {
+    let has_burst = matches!(rule.algorithm, "token_bucket" | "burst_credits");
+    if has_burst { None } else { rate_line(reply, rule) }
+}
+
+/// Whether the backend gets more than the limit.
+pub(super) fn is_over(reply: &PlaygroundReply, rule: &RuleReply) -> bool {
+    limit(reply, rule).is_some_and(|limit| rule.most as f64 > limit)
 }
 
 impl Lane<'_> {
@@ -238,29 +251,38 @@ impl Lane<'_> {
         bottom
     }
 
-    /// What reached the backend in the last window, with the part above the limit marked.
+    /// What reached the backend in the last window, with the part above the limit of a window, a log or a queue marked.
     fn load(&self, svg: &mut String, top: f64) -> f64 {
         let bottom = top + LOAD;
-        let limit = limit(self.rule);
         let y = |load: f64| bottom - LOAD * load / self.busiest;
         let (from, to) = (LEFT, WIDTH - RIGHT);
         let mut steps = Steps::new(self.clock, from);
-        let mut over = Steps::new(self.clock, from);
-        for (at, load) in self.passed() {
-            steps.step(at, y(load));
-            over.step(at, y(load.max(limit)));
-        }
-        let _ = writeln!(
+        let loads = self.passed();
+        loads.iter().for_each(|(at, load)| steps.step(*at, y(*load)));
+        let _ = write!(
             svg,
-            "<g class=\"run\"><path d=\"{}\" fill=\"{ALLOWED}\" fill-opacity=\".45\"/><path d=\"{}\" fill=\"url(#over)\"/></g>\n\
-             <path d=\"M{from} {bottom}H{to}\" stroke=\"{INK}\" stroke-opacity=\".5\"/>\n\
-             <path d=\"M{from} {limit:.1}H{to}\" stroke=\"{INK}\" stroke-dasharray=\"6 2\"/>",
-            steps.area(to, bottom, y(0.0)),
-            over.area(to, y(limit), y(limit)),
-            limit = y(limit)
+            "<g class=\"run\"><path d=\"{}\" fill=\"{ALLOWED}\" fill-opacity=\".45\"/>",
+            steps.area(to, bottom, y(0.0))
         );
-        Self::label(svg, y(limit) + 4.0, &format!("limit {}", short(limit)));
-        Self::label(svg, bottom + 1.0, if y(limit) < bottom - 14.0 { "backend" } else { "" });
+        let limit = limit(self.reply, self.rule);
+        if let Some(limit) = limit.filter(|_| is_over(self.reply, self.rule)) {
+            let mut over = Steps::new(self.clock, from);
+            loads.iter().for_each(|(at, load)| over.step(*at, y(load.max(limit))));
+            let _ = write!(svg, "<path d=\"{}\" fill=\"url(#over)\"/>", over.area(to, y(limit), y(limit)));
+        }
+        let _ =
+            writeln!(svg, "</g>\n<path d=\"M{from} {bottom}H{to}\" stroke=\"{INK}\" stroke-opacity=\".5\"/>");
+        let line = rate_line(self.reply, self.rule);
+        if let Some(line) = line {
+            let (word, style) = match limit {
+                Some(_) => ("limit", "stroke-dasharray=\"6 2\""),
+                None => ("rate", "stroke-opacity=\".6\" stroke-dasharray=\"1 3\""),
+            };
+            let _ = writeln!(svg, "<path d=\"M{from} {:.1}H{to}\" stroke=\"{INK}\" {style}/>", y(line));
+            Self::label(svg, y(line) + 4.0, &format!("{word} {}", short(line)));
+        }
+        let is_free = line.is_none_or(|line| y(line) < bottom - 14.0);
+        Self::label(svg, bottom + 1.0, if is_free { "backend" } else { "" });
         bottom
     }
 

@@ -27,6 +27,7 @@ fn what_is_not_a_request_is_named() {
             "two algorithms: write one rule for each",
         ),
         (r#"{"rules": [{"name": "a", "name": "b"}]}"#, "`name` is twice in a rule"),
+        (r#"{"rules": [{"fixed_window": {"limit": 1, "limit": 2}}]}"#, "`limit` is twice in a rule"),
         (r#"{"rules": [{"by": "tenant"}]}"#, "unknown variant `tenant`, expected `global` or `client`"),
         (r#"{"rules": [{"view": "tat"}]}"#, "unknown variant `tat`, expected `gcra`"),
         (r#"{"rules": [], "arrivals": [{"at": "1"}]}"#, "expected f64"),
@@ -47,7 +48,7 @@ fn rules_that_make_no_sense_are_named_by_number() {
         (json!(vec![rule(); 17]), "`rules` has 17 rules: send 1 to 16"),
         (
             json!([rule(), {"concurrency": {"limit": 3}}]),
-            "rule 2: `concurrency` depends on how long requests take, which arrivals do not say: write one of `token_bucket`",
+            "rule 2: `concurrency` depends on how long requests take, which arrivals do not have: write one of `token_bucket`",
         ),
         (
             json!([{"sliding_log": {"limit": 3, "window": "1s"}, "view": "gcra"}]),
@@ -87,14 +88,14 @@ fn arrivals_that_make_no_sense_are_named_by_number() {
         (json!({"arrivals": [], "log": ""}), "there are several sources of arrivals"),
         (
             json!({"arrivals": many}),
-            "`arrivals` has 10001 arrivals, and 10000 are the most: send a shorter span",
+            "`arrivals` has 10001 arrivals, but at most 10000 are allowed: send a shorter span",
         ),
         (
             json!({"arrivals": [{"at": 1}, {"at": -0.1}]}),
             "arrival 2: `at` is -0.1: write seconds from 0 to 31536000",
         ),
         (json!({"arrivals": [{"at": 31_536_001}]}), "arrival 1: `at` is 31536001: write seconds"),
-        (json!({"arrivals": [{"at": 1e300}]}), "write seconds from 0 to 31536000"),
+        (json!({"arrivals": [{"at": 1e300}]}), "`at` is 1e300: write seconds from 0 to 31536000"),
         (
             json!({"arrivals": [], "start": -1}),
             "`start` is -1: write a Unix time in seconds from 0 to 8589934592",
@@ -120,20 +121,20 @@ fn arrivals_that_make_no_sense_are_named_by_number() {
         (json!({"arrivals": [], "watch": "b".repeat(99)}), "no arrival is of client `bbbbbbb"),
         (
             json!({"arrivals": [], "sentences": {"count": 4001}}),
-            "asks for 4001 sentences of all rules together, and 4000",
+            "asks for 4001 sentences of all rules together, but at most 4000",
         ),
         (json!({"scenario": "flood"}), "there is no scenario `flood`: write `app-open`, `boundary-attack`"),
         (
             json!({"scenario": "soak"}),
-            "the scenario has more than 10000 arrivals, and 10000 are the most: write a shorter `for`",
+            "the scenario has more than 10000 arrivals, but at most 10000 are allowed: write a shorter `for`",
         ),
         (
             json!({"scenario": format!("a\n{}", " ".repeat(70_000))}),
             "the text of the scenario has 70002 bytes",
         ),
         (json!({"scenario": "limit: 1\nwindow: 1s\n"}), "scenario"),
-        (json!({"log": ""}), "log:1: there is no request in this file"),
-        (json!({"log": "hello\n"}), "log:1: it is of no kind that is known"),
+        (json!({"log": ""}), "line 1 of the log: there is no request in this file"),
+        (json!({"log": "hello\n"}), "line 1 of the log: it is neither an access log"),
         (json!({"log": "time,client\n0,a\n99999999,a\n"}), "the log spans 99999999 seconds"),
     ] {
         let mut request = source.clone();

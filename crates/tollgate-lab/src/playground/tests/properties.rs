@@ -1,4 +1,4 @@
-//! The playground decides as the rest of the lab does, and says the same of itself in every part of a reply.
+//! The playground decides as the rest of the lab does, and the parts of a reply agree with each other.
 
 use serde_json::{Value, json};
 use tollgate_core::Outcome;

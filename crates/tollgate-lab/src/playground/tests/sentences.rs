@@ -85,7 +85,7 @@ fn sliding_log() {
             (1.0, 1, "1 of 3 in the last 10 s, costs 1: allowed, 2 now"),
             (2.0, 1, "2 of 3 in the last 10 s, costs 1: allowed, 3 now"),
             (3.0, 1, "3 of 3 in the last 10 s, costs 1: denied, the oldest leaves in 7 s"),
-            (3.0, 2, "3 of 3 in the last 10 s, costs 2: denied, the oldest 2 have left in 8 s"),
+            (3.0, 2, "3 of 3 in the last 10 s, costs 2: denied, the oldest 2 leave within 8 s"),
             (3.0, 4, "costs 4, but the limit is 3: denied, no wait helps"),
             (3.0, 0, "peek: 3 of 3 in the last 10 s, nothing is charged"),
         ],
@@ -97,18 +97,21 @@ fn sliding_counter() {
     sentences(
         json!({"sliding_counter": {"limit": 50, "window": "60s"}}),
         &[
-            (0.0, 42, "0 x 1 + 0 = 0 of 50, costs 42: allowed, 42 now"),
-            (74.0, 18, "42 x 0.766 + 0 = 32.2 of 50, costs 18: allowed, 50.2 now"),
-        ][..1],
-    );
-    sentences(
-        json!({"sliding_counter": {"limit": 50, "window": "60s"}}),
-        &[
-            (0.0, 42, "0 x 1 + 0 = 0 of 50, costs 42: allowed, 42 now"),
-            (75.0, 18, "42 x 0.75 + 0 = 31.5 of 50, costs 18: allowed, 49.5 now"),
-            (75.0, 0, "peek: 42 x 0.75 + 18 = 49.5 of 50, nothing is charged"),
-            (75.0, 1, "42 x 0.75 + 18 = 49.5 of 50, costs 1: denied, passes in 715 ms"),
+            (0.0, 42, "0 × 1 + 0 = 0 of 50, costs 42: allowed, 42 now"),
+            (75.0, 18, "42 × 0.75 + 0 = 31.5 of 50, costs 18: allowed, 49.5 now"),
+            (75.0, 0, "peek: 42 × 0.75 + 18 = 49.5 of 50, nothing is charged"),
+            (
+                75.0,
+                1,
+                "42 × 0.75 + 18 = 49.5 of 50, costs 1: denied, 50.5 would be above 50, passes in 715 ms",
+            ),
             (75.0, 51, "costs 51, but the limit is 50: denied, no wait helps"),
+            // The weight is 0.73333…, the sum 48.8: both are rounded up.
+            (
+                76.0,
+                2,
+                "42 × 0.734 + 18 = 48.8 of 50, costs 2: denied, 50.8 would be above 50, passes in 1.143 s",
+            ),
         ],
     );
     let mode = |mode: &str| json!({"sliding_counter": {"limit": 100, "window": "60s", "mode": mode}});
@@ -117,7 +120,7 @@ fn sliding_counter() {
         &[
             (0.0, 12, "0 + 0 = 0 of 100, costs 12: allowed, 12 now"),
             (70.0, 80, "12 + 0 = 12 of 100, costs 80: allowed, 92 now"),
-            (70.0, 9, "12 + 80 = 92 of 100, costs 9: denied, passes in 50 s"),
+            (70.0, 9, "12 + 80 = 92 of 100, costs 9: denied, 101 would be above 100, passes in 50 s"),
         ],
     );
     sentences(
@@ -166,7 +169,7 @@ fn burst_credits() {
             (
                 0.0,
                 1,
-                "0 credits and 0 peak tokens, costs 1: denied, the missing 1 credits and 1 peak tokens have come in 250 ms",
+                "0 credits and 0 peak tokens, costs 1: denied, the missing 1 credits and 1 peak tokens come within 250 ms",
             ),
         ],
     );
