@@ -1,21 +1,23 @@
 // The dashboard: follows the event stream of the service, and shows what the address bar asks for.
 
-import { hasToken, setToken } from "./dashboard/api.js";
+import { call, hasToken, setToken } from "./dashboard/api.js";
+import { showSeconds } from "./dashboard/chart.js";
 import { askForToken } from "./dashboard/dialogs.js";
 import { showEmpty } from "./dashboard/empty.js";
 import { GatewayPanel } from "./dashboard/gateway.js";
+import { HotPanel } from "./dashboard/hot.js";
 import { KeyView } from "./dashboard/key.js";
 import { LimitView } from "./dashboard/limit.js";
 import { LimitsTable } from "./dashboard/limits.js";
 import { Model } from "./dashboard/model.js";
 import { Pulse } from "./dashboard/pulse.js";
-import { parseRequest } from "./dashboard/request.js";
-import { requestAddress, route } from "./dashboard/route.js";
+import { clipped, exampleLookup, hotKey, parseRequest } from "./dashboard/request.js";
+import { keyAddress, requestAddress, route } from "./dashboard/route.js";
 import { hatchPattern } from "./dashboard/sparkline.js";
 import { EventsPanel, StorePanel } from "./dashboard/store.js";
 import { Stream } from "./dashboard/stream.js";
 import { storeState } from "./dashboard/words.js";
-import { clock, element, setText, span } from "./format.js";
+import { clock, element, setText, shown, span } from "./format.js";
 import { themeButton } from "./theme.js";
 
 const node = (id) => document.getElementById(id);
@@ -24,7 +26,7 @@ const model = new Model();
 let connection = { kind: "connecting" };
 let view = null; // of a limit or a key
 let shownRoute = null;
-let shownPolicy = null; // of the limit that is shown
+let shownPolicy = null; // what the shown view was made of
 let scrolled = 0; // the overview, before a limit was opened
 let isScheduled = false;
 let hasStep = false; // since the view was drawn
@@ -34,7 +36,7 @@ document.body.append(hatchPattern());
 themeButton(node("theme"));
 const panels = [
   new Pulse(node("pulse"), node("pulse-panel")), new LimitsTable(node("limits"), node("limits-sentence"), node("filter")),
-  new GatewayPanel(node("gateway")), new StorePanel(node("store")), new EventsPanel(node("events")),
+  new HotPanel(node("hot")), new GatewayPanel(node("gateway")), new StorePanel(node("store")), new EventsPanel(node("events")),
 ];
 
 function announce(text) {
@@ -55,20 +57,26 @@ const stream = new Stream(
   },
 );
 
-/** Everything is known again: another policy, or other names of keys. */
+/** After `start`, which may bring another policy or other names of keys. */
 function started(wasClear) {
-  setText(node("instance"), model.instance);
+  setText(node("instance"), shown(model.instance));
   setText(node("version"), model.version);
   document.body.classList.remove("is-waiting");
-  document.title = `${model.instance}: Tollgate`;
+  document.title = `${shown(model.instance)}: Tollgate`;
   setText(node("admin"), hasToken() ? "Sign out" : "Admin token");
+  const example = exampleLookup(model.limits);
+  node("lookup").placeholder = `Look up a key: ${example}`;
+  setText(node("lookup-label"), `Look up a key by its attributes, such as ${example}, or a hot key by its name`);
   const { key, request, limit } = route();
   if (wasClear === false && model.hasClearNames && key !== null && request === null) {
     location.replace(`#${new URLSearchParams({ limit })}`); // the hash that was shown is not the name
   }
-  const limited = JSON.stringify([model.hasClearNames, model.limit(limit)?.policy]);
-  if (limited !== shownPolicy) shownRoute = null;
-  shownPolicy = limited;
+  if (policyOf(limit) !== shownPolicy) shownRoute = null;
+}
+
+/** What the view of a limit is made of. If that changes while it is shown, the view is made again. */
+function policyOf(limit) {
+  return JSON.stringify([model.hasClearNames, model.limit(limit)?.policy, model.tiers, model.defaultTier]);
 }
 
 function schedule() {
@@ -86,6 +94,7 @@ function render() {
   const isStep = hasStep;
   hasStep = false;
   isStale ||= isStep;
+  if (isStep) showSeconds(model.shownSteps * model.step);
   const store = storeState(model);
   setText(node("store-state"), store.text);
   node("store-state").classList.toggle("warning", !store.isWell);
@@ -96,7 +105,7 @@ function render() {
   }
   for (const panel of panels) panel.render(model, isStale);
   isStale = false;
-  const isEmpty = !model.isUsed;
+  const isEmpty = !model.isUsed && !(model.hasRestarted && model.isMeasuring);
   if (node("empty").hidden === isEmpty) {
     node("empty").hidden = !isEmpty;
     if (isEmpty) showEmpty(node("empty"), model, announce);
@@ -109,6 +118,7 @@ function follow() {
   shownRoute = location.hash;
   const { limit: name, key, request } = route();
   const limit = name === null ? null : model.limit(name);
+  shownPolicy = policyOf(name);
   const isOverview = name === null && request === null;
   const opened = node("detail").dataset.limit;
   if (!isOverview && view === null) scrolled = scrollY;
@@ -125,10 +135,10 @@ function follow() {
     else view = new LimitView(node("detail"), limit, model);
     if (view) view.isNew = true;
   }
-  if (before === null) return; // nobody has moved
+  if (before === null) return; // the page has just opened
   if (isOverview) {
     scrollTo(0, scrolled);
-    const link = [...document.querySelectorAll(".limit-name")].find(({ textContent }) => textContent === opened);
+    const link = [...document.querySelectorAll(".limit-name")].find(({ textContent }) => textContent === shown(opened));
     (link ?? node("main")).focus({ preventScroll: true });
   } else {
     scrollTo(0, 0);
@@ -138,10 +148,10 @@ function follow() {
 
 function missing(name) {
   return element("section.panel", {}, element("h2", { tabIndex: -1 }, "No such limit"),
-    element("p", {}, `The policy in force has no limit ${name}.`), element("a", { href: "#" }, "All limits"));
+    element("p", {}, "The policy in force has no limit ", element("code", {}, clipped(name)), "."), element("a", { href: "#" }, "All limits"));
 }
 
-/** How the connection is. A lost one is said with the time since, why, and when the next attempt is. */
+/** Shows the state of the connection. For a lost one: since when, why, and when the next attempt is. */
 function showConnection() {
   const isLost = connection.kind === "lost";
   const words = { connecting: "Connecting", live: "● Live", lost: "× Connection lost" };
@@ -157,12 +167,12 @@ function showCounter() {
   if (connection.kind !== "lost") return;
   const { since, retryAt, reason } = connection;
   const next = Math.max(0, Math.ceil((retryAt - Date.now()) / 1000));
-  const old = model.hasStarted ? ` Numbers are of ${clock(model.now)}.` : "";
+  const old = model.hasStarted ? ` The numbers are from ${clock(model.now)}.` : "";
   const why = reason.status === 503 ? reason.message : `Connection lost ${span((Date.now() - since) / 1000)} ago: ${reason.message}`;
   setText(node("lost-text"), `${why}.${old} ${next > 0 ? `Next attempt in ${span(next)}.` : "Trying now."}`);
 }
 
-/** Takes a token if the service does. */
+/** Connects with a token, and keeps it if the service accepts it. */
 async function useToken(token) {
   setToken(token);
   try {
@@ -183,7 +193,23 @@ function tokenEnded() {
   if (document.querySelector("dialog[open]")) return; // the dialog shows why
   setToken(null);
   stream.connect().catch(() => {});
-  openToken("The service does not take the admin token any more.");
+  openToken("The service no longer accepts the admin token.");
+}
+
+/** The address of the hot key with a name. Null if no hot key has it. */
+async function hotKeyAddress(name) {
+  if (name === "") return null;
+  // Frames have only the hottest of the hot keys.
+  const { limits } = await call("GET", "/v1/hot").catch(() => ({ limits: Object.fromEntries(model.limits.map((limit) => [limit.name, limit.hot])) }));
+  const found = hotKey(model.limits, limits, name);
+  return found && keyAddress(found.limit.name, found.key);
+}
+
+function lookupAddress(request) {
+  const example = exampleLookup(model.limits);
+  if (request !== "" && !request.includes("=")) throw new Error(`“${clipped(request)}” is not among the hot keys: type its attributes, such as ${example}.`);
+  parseRequest(request, example); // throws what is wrong
+  return requestAddress(request);
 }
 
 node("admin").addEventListener("click", () => {
@@ -198,13 +224,13 @@ node("skip").addEventListener("click", (event) => {
   node("main").focus();
 });
 node("filter-form").addEventListener("submit", (event) => event.preventDefault());
-node("lookup-form").addEventListener("submit", (event) => {
+node("lookup-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const field = node("lookup");
+  const name = field.value.trim();
   try {
-    parseRequest(field.value);
+    location.hash = (await hotKeyAddress(name)) ?? lookupAddress(name);
     field.setCustomValidity("");
-    location.hash = requestAddress(field.value.trim());
   } catch (fault) {
     field.setCustomValidity(fault.message);
     field.reportValidity();

@@ -1,10 +1,15 @@
-// Numbers and times as both pages show them, and the few ways in which they make elements.
+// Numbers and times as both pages show them, and functions that make elements.
 
 const SPACE = "\u202f"; // narrow and unbreakable
 
 /** `12 345`. */
 export function count(number) {
   return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, SPACE);
+}
+
+/** A number with its noun: `1 request`, `12 345 requests`. `text` is the number as it is written. */
+export function counted(number, noun, text = count(number)) {
+  return `${text} ${noun}${text === "1" ? "" : "s"}`;
 }
 
 /** A count per second: `0`, `<0.1`, `3.4`, `12 345`. */
@@ -28,7 +33,7 @@ export function duration(seconds) {
   const [value, unit] =
     seconds < 1e-6 ? [seconds * 1e9, "ns"]
     : seconds < 1e-3 ? [seconds * 1e6, "µs"]
-    : seconds < 1 ? [seconds * 1e3, "ms"]
+    : seconds < 0.9995 ? [seconds * 1e3, "ms"]
     : [seconds, "s"];
   return `${value < 9.95 ? trimmed(value) : Math.round(value)}${SPACE}${unit}`;
 }
@@ -41,7 +46,7 @@ export function span(seconds) {
   if (whole < 60) return `${whole}${SPACE}s`;
   if (whole < 3600) return parts(Math.floor(whole / 60), "min", whole < 600 ? whole % 60 : 0, "s");
   if (whole < 86_400) return parts(Math.floor(whole / 3600), "h", Math.floor((whole % 3600) / 60), "min");
-  return parts(Math.floor(whole / 86_400), "d", Math.floor((whole % 86_400) / 3600), "h");
+  return parts(count(Math.floor(whole / 86_400)), "d", Math.floor((whole % 86_400) / 3600), "h");
 }
 
 /** `2.1 MiB`. */
@@ -55,6 +60,24 @@ export function bytes(number) {
 /** `12:05:09` of a Unix time, in the reader's time zone. */
 export function clock(unixTime) {
   return new Date(unixTime * 1000).toLocaleTimeString([], { hour12: false });
+}
+
+/** `Mar 4, 2026` of a Unix time, in the reader's time zone. Null if calendars do not go that far. */
+export function date(unixTime) {
+  const at = new Date(unixTime * 1000);
+  return Number.isNaN(at.getTime()) ? null : at.toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" });
+}
+
+/** Characters without a look of their own, and those that change the direction of others. The same as in `tollgate top`. */
+const UNSEEN = /[\p{Cc}\p{Cs}\p{Co}\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{10ffff}]/gu;
+const ESCAPES = new Map([["\n", "\\n"], ["\r", "\\r"], ["\t", "\\t"]]);
+
+/** A name from a policy or a client as it is shown: characters that cannot be seen are escapes, such as `\u{202e}`. */
+export function shown(text) {
+  return text.replace(UNSEEN, (letter) => {
+    const [point, escape] = [letter.codePointAt(0).toString(16), ESCAPES.get(letter)];
+    return escape ?? (letter < "\u0080" ? `\\x${point.padStart(2, "0")}` : `\\u{${point}}`);
+  });
 }
 
 function trimmed(value) {
@@ -93,7 +116,7 @@ function filled(node, properties, children) {
   return node;
 }
 
-/** Sets the text of an element only where it has changed, so that screen readers and selections are left alone. */
+/** Sets the text of an element only where it has changed, so that screen readers and selections are not disturbed. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

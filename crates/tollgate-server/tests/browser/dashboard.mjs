@@ -5,8 +5,10 @@
 //   - { name: uploads, match: { path: /upload/* }, key: [tenant, user], fixed_window: { limit: 100, window: 24h } }
 //   - { name: reports, match: { path: /report }, key: [tenant], sliding_log: { limit: 20, window: 24h } }
 //   - { name: candidate, shadow: true, key: [user], sliding_counter: { limit: 2, window: 24h } }
+//   - { name: by-limit, match: { path: /named }, key: [limit], sliding_log: { limit: 10, window: 30d }, tiers: { gold: { limit: 2 } } }
+// Its tiers are `free`, the default, and `gold`, which the tenant `acme` has.
 
-const LIMITS = ["per-user", "uploads", "reports", "candidate"];
+const LIMITS = ["per-user", "uploads", "reports", "candidate", "by-limit"];
 
 const fail = (message) => {
   throw new Error(message);
@@ -20,7 +22,10 @@ async function send(call, number, attributes) {
   }
 }
 
-const row = (page, limit) => page.getByRole("row").filter({ has: page.getByRole("rowheader").getByRole("link", { name: limit, exact: true }) });
+/** The table of limits. Other tables have rows too. */
+const limits = (page) => page.getByRole("table", { name: "Limits of the policy" });
+
+const row = (page, limit) => limits(page).getByRole("row").filter({ has: page.getByRole("rowheader").getByRole("link", { name: limit, exact: true }) });
 
 /** The text of a part of the page, on one line. */
 const textOf = async (locator) => (await locator.innerText()).replaceAll(/\s+/g, " ");
@@ -74,7 +79,7 @@ export const tests = {
       const missing = LIMITS.filter((limit) => !text.includes(limit));
       return missing.length === 0 || missing;
     });
-    const states = { "per-user": /quiet|denying|allowing all/, uploads: /no request yet/, reports: /no request yet/, candidate: /shadow: would deny/ };
+    const states = { "per-user": /no requests now|denying|allowing all/, uploads: /no request yet/, reports: /no request yet/, candidate: /shadow: would deny/ };
     for (const [limit, state] of Object.entries(states)) await eventually(`state of ${limit}`, shows(row(page, limit), state));
     const text = await textOf(page.locator("body"));
     for (const part of ["token_bucket: { rate: 6/h, burst: 5 }", "sliding_log: { limit: 20, window: 1d }", "Memory store", "Names of keys are hidden"]) {
@@ -93,6 +98,8 @@ export const tests = {
     try {
       await eventually("the sentence", shows(page.getByRole("heading", { level: 2 }).first(), /\d+ of \d+ requests per second denied, all by per-user\./));
       await eventually("the row", shows(row(page, "per-user"), /× ?denying \d+\/s/));
+      await eventually("the key that is denied", shows(row(page, "per-user").getByRole("cell").last(), /^× ?most denied key bob$/));
+      await eventually("the time of the history", shows(limits(page).getByRole("columnheader").nth(2), /^Requests, \d+ min$/));
       await eventually("the shadow limit", shows(row(page, "candidate"), /shadow: would deny \d+\/s/));
       const denied = row(page, "per-user").getByRole("cell").nth(3);
       const first = await denied.innerText();
@@ -111,8 +118,8 @@ export const tests = {
     }
     await page.getByRole("searchbox", { name: "Filter limits" }).fill("sliding");
     await eventually("the filter", async () => {
-      const names = await page.getByRole("rowheader").allInnerTexts();
-      return (names.length === 3 && names.every((name) => /reports|candidate|sliding|memory/.test(name))) || names;
+      const names = await limits(page).getByRole("rowheader").allInnerTexts();
+      return (names.length === 3 && names.every((name) => /^(reports|candidate|by-limit)/.test(name))) || names;
     });
   },
 
@@ -122,11 +129,15 @@ export const tests = {
     await send(call, 30, { user: "<b>mallory</b>", tenant: "acme", path: "/upload/1" });
     const page = await newPage();
     await page.goto(base);
+    const hottest = page.getByRole("table", { name: "Hottest keys of all limits" });
+    await eventually("the key with the most denials", shows(hottest.getByRole("row").nth(1), /^<b>mallory<\/b> per-user 25 100/));
+    await page.getByRole("radio", { name: "Requests" }).check();
+    await eventually("the key with the most requests", shows(hottest.getByRole("row").nth(1), /^<b>mallory<\/b> per-user 30 /));
     await row(page, "per-user").getByRole("rowheader").getByRole("link").click();
     const keys = page.getByRole("table", { name: "Hot keys" });
+    await eventually("its denials, because the limit denies", shows(keys.getByRole("row").nth(1), /^<b>mallory<\/b> 25 100/));
+    await page.getByRole("radio", { name: "Requests" }).check();
     await eventually("the key is the hottest", shows(keys.getByRole("row").nth(1), /^<b>mallory<\/b> 30 /));
-    await page.getByRole("radio", { name: "Denials" }).check();
-    await eventually("its denials", shows(keys.getByRole("row").nth(1), /^<b>mallory<\/b> 25 100/));
     await keys.getByRole("link", { name: "<b>mallory</b>" }).click();
     const main = page.getByRole("main");
     await eventually("what is decided", shows(main, /Denied, next allowed in \d+ min/));
@@ -140,6 +151,17 @@ export const tests = {
     await eventually("another limit", shows(explained.getByRole("row").filter({ hasText: "uploads" }), /acme \/ <b>mallory<\/b> allowed 95 of 100 everything in its match holds/));
     await explained.getByRole("link", { name: "acme / <b>mallory</b>" }).click();
     await eventually("a window", async () => (await page.getByRole("img", { name: "fixed_window: 95 of 100 requests left" }).count()) === 1);
+    // A tenant with numbers of its own. A wait that is less than a second is written in milliseconds.
+    await page.route("**/v1/explain", async (route) => {
+      const answer = await route.fetch();
+      const explained = await answer.json();
+      const own = { numbers: { limit: "7", window: "1d" }, numbers_of: "tenant", allowed: false, limit: 7, remaining: 0, retry_after: 0.04 };
+      for (const of of explained.limits) if (of.name === "uploads") Object.assign(of, own);
+      await route.fulfill({ json: explained });
+    });
+    await eventually("its numbers", shows(main, /fixed_window: \{ limit: 7, window: 1d \}, numbers of this tenant/));
+    await eventually("its wait", shows(main, /Denied, next allowed in 40 ms\..*Next request allowed in 40 ms Full again/));
+    await page.unroute("**/v1/explain");
     await page.goBack();
     await page.goBack();
     await page.goBack();
@@ -155,7 +177,7 @@ export const tests = {
     page.expected = [/401/];
     await page.goto(`${base}/#limit=per-user`);
     const keys = page.getByRole("table", { name: "Hot keys" });
-    await eventually("a hash instead of the name", shows(keys.getByRole("row").nth(1), /^[0-9a-f]{16} 9 /));
+    await eventually("a hash instead of the name", shows(keys.getByRole("row").nth(1), /^[0-9a-f]{16} 4 100/));
     await keys.getByRole("link").first().click();
     await eventually("the hidden key", shows(page.getByRole("main"), /The name of this key is hidden.*admin/));
     if ((await page.getByRole("button", { name: "Reset key" }).count()) > 0) fail("reset is offered without the token");
@@ -164,9 +186,15 @@ export const tests = {
     await dialog.getByLabel("Token of").fill("wrong");
     await dialog.getByRole("button", { name: "Use token" }).click();
     await eventually("a wrong token is refused", shows(dialog.getByRole("alert"), /refuses this token/));
+    await dialog.getByLabel("Token of").fill("тoken\u0000");
+    await page.keyboard.press("Enter");
+    await eventually("no token has such characters", shows(dialog.getByRole("alert"), /The token has control characters/));
+    await dialog.getByLabel("Token of").fill("тoken");
+    await page.keyboard.press("Enter");
+    await eventually("a token in another script is refused", shows(dialog.getByRole("alert"), /refuses this token/));
     await dialog.getByLabel("Token of").fill(token);
     await page.keyboard.press("Enter");
-    await eventually("the name", shows(page.getByRole("table", { name: "Hot keys" }).getByRole("row").nth(1), /^dave 9 /));
+    await eventually("the name", shows(page.getByRole("table", { name: "Hot keys" }).getByRole("row").nth(1), /^dave 4 100/));
     await page.getByRole("table", { name: "Hot keys" }).getByRole("link", { name: "dave" }).click();
     await page.getByRole("button", { name: "Peek" }).click();
     const result = page.getByRole("main").getByRole("status");
@@ -175,6 +203,19 @@ export const tests = {
     await page.getByRole("dialog", { name: "Reset key" }).getByRole("button", { name: "Reset", exact: true }).click();
     await eventually("the reset is announced", shows(result, /Reset at \d\d:\d\d:\d\d: dave has used nothing/));
     await eventually("the key is full", shows(page.getByRole("main"), /Left 5 of 5 tokens/));
+    // A key whose attribute is called `limit`, and which has the name of another limit. Its tenant is not known.
+    for (const tenant of ["acme", "acme", "acme"]) await send(call, 1, { tenant, path: "/named", limit: "uploads" });
+    await page.goto(`${base}/#${new URLSearchParams({ limit: "by-limit", key: "uploads" })}`);
+    await page.getByRole("button", { name: "Peek" }).click();
+    await eventually("peek at this limit", shows(result, /: 8 of 10 left, full again in (30 d|29 d 23 h), as for the default tier\./));
+    await eventually("no guess beside denials", shows(page.getByRole("main"), /1 request of this key was denied in .* Decided as for the default tier free: the tenant of this key is not known\. Add tenant=… to the request/));
+    await page.getByRole("button", { name: "Reset key" }).click();
+    await page.getByRole("dialog", { name: "Reset key" }).getByRole("button", { name: "Reset", exact: true }).click();
+    await eventually("this key is reset", shows(result, /Reset at \d\d:\d\d:\d\d: uploads has used nothing/));
+    await page.getByRole("textbox", { name: "Request" }).fill("limit=uploads path=/named tenant=acme");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByRole("table", { name: "Limits that apply to the request" }).getByRole("link", { name: "uploads", exact: true }).click();
+    await eventually("a known tenant", shows(page.getByRole("main"), /Allowed: 2 of 2 requests left\. sliding_log: \{ limit: 2, window: 30d \}, numbers of tier gold/));
     const kept = await page.evaluate(() => JSON.stringify([location.href, document.cookie, { ...localStorage }, { ...sessionStorage }, history.state, document.documentElement.outerHTML]));
     if (kept.includes(token)) fail("the page keeps the token where others find it");
     await page.getByRole("button", { name: "Sign out" }).click();
@@ -186,29 +227,38 @@ export const tests = {
   // POLICY.
   a_lost_connection_is_said_and_recovers: async ({ base, call, newPage, eventually }) => {
     // A stream that ends after its first event, then no answer, then a service with too many streams.
-    const start = await firstEvent(base);
-    const full = { status: 503, detail: "100 event streams are open, which is the most: close a dashboard, or try again later" };
+    // The event is of a service that was started earlier, with another limit: afterwards, the service was started again.
+    const frame = JSON.parse(/^data: (.*)$/m.exec(await firstEvent(base))[1]);
+    frame.started -= 100;
+    frame.policy.limits.push({ ...frame.policy.limits[0], name: "removed" });
+    const start = `event: start\ndata: ${JSON.stringify(frame)}\n\n`;
+    const full = { status: 503, detail: "100 event streams are open, which is the maximum: close a dashboard, or try again later" };
     const refuse = (route) => route.fulfill({ status: 503, headers: { "retry-after": "1" }, contentType: "application/problem+json", body: JSON.stringify(full) });
     let answer = (route) => {
       answer = (next) => next.abort();
       return route.fulfill({ contentType: "text/event-stream", body: start });
     };
     const page = await newPage();
-    page.expected = [/ERR_FAILED|503/];
+    page.expected = [/ERR_FAILED|503|404/];
     await page.route("**/v1/events", (route) => answer(route));
     await page.goto(base);
     await eventually("what is known stays", shows(row(page, "uploads"), /no request yet/));
     await eventually("the loss is said", shows(page.getByRole("banner"), /Connection lost/));
     const said = page.getByText("Next attempt in");
-    await eventually("with a counter", shows(said, /Connection lost [1-9]\d* s ago: .*Numbers are of \d\d:\d\d:\d\d\. Next attempt in \d+ s\./));
+    await eventually("with a counter", shows(said, /Connection lost [1-9]\d* s ago: .*The numbers are from \d\d:\d\d:\d\d\. Next attempt in \d+ s\./));
     answer = refuse;
     await page.getByRole("button", { name: "Try now" }).click();
+    await row(page, "removed").getByRole("rowheader").getByRole("link").click();
+    await eventually("a limit opens without a connection", shows(page.getByRole("heading", { level: 2 }).first(), /^removed$/));
     await eventually("the reason of a 503", shows(said, /100 event streams are open/));
     answer = (route) => route.continue();
     await send(call, 2, { user: "erin" });
     await eventually("it recovers by itself", shows(page.getByRole("banner"), /● Live/));
-    await eventually("with new numbers", shows(row(page, "per-user"), /quiet|allowing all|denying/));
+    await eventually("the policy no longer has the limit", shows(page.getByRole("main"), /^No such limit The policy in force has no limit removed\./));
+    await page.getByRole("link", { name: "All limits" }).click();
+    await eventually("with new numbers", shows(row(page, "per-user"), /no requests now|allowing all|denying/));
     if (await said.isVisible()) fail("the loss is still said");
+    await eventually("the restart", shows(page.getByRole("region", { name: "Events" }), /\d\d:\d\d:\d\d Service The service was started again; history begins here/));
   },
 
   // POLICY. The first frame is made up from a true one: there is no gateway and no Redis behind this test.
@@ -238,7 +288,7 @@ export const tests = {
     await eventually("slots and queue", shows(gateway, /8 of 8 slots \(adaptive\) in use, 17 requests wait\. Overload: rates are at 40 % of the policy\..*Wait for a slot p50, p95 4 ms, 250 ms/));
     await eventually("shares", shows(gateway.getByRole("table", { name: "Shares of slot time per tenant" }), /globex 8 60 % of 80 % acme 2 40 % of 20 %/));
     await eventually("how requests ended", shows(gateway, /answered by an upstream 1 234 no slot in time 3/));
-    await eventually("the store", shows(page.getByRole("region", { name: "Store" }), /1 of 2 servers do not answer.*unreachable since 12 s.*lease .* 410 000 .*Decisions per call 410 /));
+    await eventually("the store", shows(page.getByRole("region", { name: "Store" }), /1 of 2 servers does not answer.*unreachable since 12 s.*lease .* 410 000 .*Decisions per call 410 /));
     await eventually("events", shows(page.getByRole("region", { name: "Events" }), /Store the store 127.0.0.1:6380 does not answer: on_error decides 12 s ago/));
     const faults = await axe(page);
     if (faults.length > 0) fail(faults.join("\n"));
@@ -300,14 +350,37 @@ export const tests = {
     await page.goBack();
     await eventually("the focus is where it was", async () => (await focused()) === "per-user" && new URL(page.url()).hash === "");
     await tabTo(page, /^Dark theme$/).catch(() => page.keyboard.press("Home"));
-    const column = page.getByRole("columnheader", { name: /^Limit/ });
+    const column = limits(page).getByRole("columnheader", { name: /^Limit/ });
     await column.getByRole("button").focus();
     await page.keyboard.press("Enter");
     await eventually("the order", async () => (await column.getAttribute("aria-sort")) === "ascending");
-    await page.getByRole("searchbox", { name: /Look up a key/ }).focus();
+    const lookup = page.getByRole("searchbox", { name: /Look up a key by its attributes, such as user=alice/ });
+    await lookup.focus();
     await page.keyboard.type("user=grace");
     await page.keyboard.press("Enter");
     await eventually("a key is looked up", shows(page.getByRole("main"), /This request would be allowed/));
+    await page.goto(`${base}/#${new URLSearchParams({ request: '"' })}`);
+    await eventually("a request that cannot be read", shows(page.getByRole("main"), /The request cannot be read: “"” is not an attribute: type name=value/));
+    const request = page.getByRole("textbox", { name: "Request" });
+    await request.fill("user=a user=b");
+    await page.keyboard.press("Enter");
+    await eventually("an attribute twice", shows(page.getByRole("alert"), /^“user” is there twice/));
+    // Names of clients may be those of JavaScript, or reorder the page.
+    await request.fill('__proto__=x constructor="1 2" user="a\\u{202e}b"');
+    await page.keyboard.press("Enter");
+    const explained = page.getByRole("table", { name: "Limits that apply to the request" });
+    await eventually("a mark of direction is an escape", shows(explained.getByRole("row").nth(1), /a\\u\{202e\}b allowed 5 of 5/));
+    if ((await request.inputValue()) !== '__proto__=x constructor="1 2" user="a\\u{202e}b"') fail(`the request is ${await request.inputValue()}`);
+    await page.goto(base);
+    await lookup.fill("nobody");
+    await page.keyboard.press("Enter");
+    await eventually("what to write", async () => {
+      const message = await lookup.evaluate((node) => node.validationMessage);
+      return message === "“nobody” is not among the hot keys: type its attributes, such as user=alice." || message;
+    });
+    await lookup.fill("grace");
+    await page.keyboard.press("Enter");
+    await eventually("a hot key is looked up", shows(page.getByRole("heading", { level: 2 }).first(), /^grace of per-user$/));
   },
 
   // POLICY, and no request before this test.
@@ -325,7 +398,7 @@ export const tests = {
       // The first command does what it says.
       const body = JSON.parse(/-d '(.*)'$/.exec(commands[0])[1]);
       await send(call, 1, body.attributes);
-      await eventually("the request appears", shows(page.getByRole("main"), /request per second|requests per second|No request in the last/));
+      await eventually("the request appears", shows(page.getByRole("main"), /requests? per second|No request in the last|Started \d+ s ago/));
       await eventually("the panel goes", async () => (await page.getByRole("region", { name: "No request yet" }).count()) === 0);
     }
   },

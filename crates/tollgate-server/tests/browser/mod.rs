@@ -33,11 +33,15 @@ fn with_token(policy: &str) -> Service {
 }
 
 const POLICY: &str = "
+tiers: { free: {}, gold: {} }
+default_tier: free
+tenants: { acme: { tier: gold } }
 limits:
   - { name: per-user, key: [user], token_bucket: { rate: 6/h, burst: 5 } }
   - { name: uploads, match: { path: /upload/* }, key: [tenant, user], fixed_window: { limit: 100, window: 24h } }
   - { name: reports, match: { path: /report }, key: [tenant], sliding_log: { limit: 20, window: 24h } }
   - { name: candidate, shadow: true, key: [user], sliding_counter: { limit: 2, window: 24h } }
+  - { name: by-limit, match: { path: /named }, key: [limit], sliding_log: { limit: 10, window: 30d }, tiers: { gold: { limit: 2 } } }
 ";
 
 /// Tests of a file, each with a service of its own.

@@ -68,7 +68,8 @@ async function terminal() {
       html += `<span style="color:${front};background:${back};${bold ? "font-weight:600;" : ""}${dim ? "opacity:.65" : ""}">${escape(part)}</span>`;
       continue;
     }
-    for (const code of codes[1].split(";").map(Number)) {
+    // A colour of the palette, `38;5;N`, is one of the eight.
+    for (const code of codes[1].replace(/38;5;([0-7])/g, "3$1").split(";").map(Number)) {
       if (code === 0) style = {};
       if (code === 1) style = { ...style, bold: true };
       if (code === 2) style = { ...style, dim: true };

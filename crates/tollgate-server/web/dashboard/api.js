@@ -1,4 +1,4 @@
-// Calls of the service. The admin token is in this module and nowhere else: it is gone when the page is closed.
+// Calls of the service. Only this module has the admin token. Closing the page deletes it.
 
 let token = null;
 
@@ -12,11 +12,14 @@ export function hasToken() {
 
 /** The headers of a call, with the admin token if there is one. */
 export function headers(more = {}) {
-  return token === null ? more : { ...more, authorization: `Bearer ${token}` };
+  if (token === null) return more;
+  // Each character of a header is one byte. The service compares the bytes of its file.
+  const bytes = Array.from(new TextEncoder().encode(token), (byte) => String.fromCharCode(byte)).join("");
+  return { ...more, authorization: `Bearer ${bytes}` };
 }
 
-/** An answer that is not what was asked for. `status` is 0 if there was none. */
-export class Refused extends Error {
+/** An answer with an error status. `status` is 0 if there was no answer. */
+export class ServiceError extends Error {
   constructor(status, message, retryAfter = null) {
     super(message);
     this.status = status;
@@ -34,7 +37,7 @@ export async function refusal(answer) {
   }
   const retryAfter = Number.parseFloat(answer.headers.get("retry-after"));
   const message = typeof detail === "string" ? detail : `the service answered with status ${answer.status}`;
-  return new Refused(answer.status, message, Number.isFinite(retryAfter) ? retryAfter : null);
+  return new ServiceError(answer.status, message, Number.isFinite(retryAfter) ? retryAfter : null);
 }
 
 /** Calls the service, and returns the JSON of its answer. */
@@ -48,12 +51,18 @@ export async function call(method, target, body) {
   try {
     answer = await fetch(target, options);
   } catch {
-    throw new Refused(0, "the service does not answer");
+    throw new ServiceError(0, "the service does not answer");
   }
   if (!answer.ok) throw await refusal(answer);
   return answer.json();
 }
 
+/** A query of names and values, or of pairs of them where a name may be there twice. */
 export function query(parameters) {
   return `?${new URLSearchParams(parameters)}`;
+}
+
+/** What an object of the service has under a name. Names come from policies and clients, so `constructor` may be one. */
+export function own(object, name) {
+  return Object.hasOwn(object, name) ? object[name] : undefined;
 }

@@ -1,13 +1,21 @@
-// Charts over the last 15 minutes, drawn by uPlot. All share one crosshair, which the pointer or the arrow keys move. Above a chart
+// Charts over time, at most the last 15 minutes, drawn by uPlot. All share one crosshair, which the pointer or the arrow keys move. Above a chart
 // stand its title and a legend with the numbers: those of now, or those at the crosshair.
 
 import { clock, element, setText } from "../format.js";
 import { colour } from "../theme.js";
 
-const SPAN = 900; // seconds
+let shown = 900; // seconds, the same for all charts, which share a crosshair
 const MARKS = { allowed: "●", delayed: "◔", denied: "×", shadow: "◌" };
 
+/** Seconds between the times on an axis. */
+const INTERVALS = [5, 10, 15, 30, 60, 120, 180, 300, 600];
+
 const charts = new Set();
+
+/** Sets how many seconds all charts show. They are drawn with it when they get their next data. */
+export function showSeconds(seconds) {
+  shown = seconds;
+}
 
 /** Diagonal lines, so that an area is known without its colour. */
 function hatch(context, name) {
@@ -33,6 +41,12 @@ function ceiling(most, least) {
   return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power >= value * 1.05) * power || value * 1.2;
 }
 
+/** The places of values between two gaps, which no line shows. */
+function isolated(values) {
+  const isGap = (i) => (values[i] ?? null) === null;
+  return values.flatMap((value, i) => (value !== null && isGap(i - 1) && isGap(i + 1) ? [i] : []));
+}
+
 export class Chart {
   #plot = null;
   #data = null; // times, columns, and what is drawn
@@ -51,7 +65,7 @@ export class Chart {
       element("span.mark", { "aria-hidden": "true" }, MARKS[name] ?? (dash ? "┄" : "—")), `${label} `, this.values[i]));
     this.time = element("span.legend", {});
     this.box = element("div", {
-      className: "plot", tabIndex: 0, role: "slider", "aria-label": `${title}, last 15 minutes: arrow keys move through time`,
+      className: "plot", tabIndex: 0, role: "slider", "aria-label": `${title}: arrow keys move through time`,
       "aria-valuemin": 0, "aria-valuemax": 0, "aria-valuenow": 0, "aria-valuetext": "now",
     });
     this.box.style.height = `${height}px`;
@@ -116,21 +130,22 @@ export class Chart {
       font: "12px system-ui, sans-serif", stroke: () => colour("muted"), ticks: { show: false }, grid: { stroke: () => colour("line"), width: 1 },
     };
     const area = (name) => (u) => (name === "denied" ? hatch(u.ctx, name) : `${colour(name)}30`);
-    const series = this.series.map(({ name, dash }, i) => ({
-      stroke: () => (this.legends[i].hidden ? "transparent" : colour(name)), width: 1.5, dash, points: { show: false },
-      fill: isStacked && i === 0 ? area(name) : undefined,
-    }));
+    const series = this.series.map(({ name, dash }, i) => {
+      const stroke = () => (this.legends[i].hidden ? "transparent" : colour(name));
+      const points = { show: false, filter: (u, number) => isolated(this.#data.drawn[number]), size: 5, width: 1, stroke, fill: stroke };
+      return { stroke, width: 1.5, dash, points, fill: isStacked && i === 0 ? area(name) : undefined };
+    });
     if (isStacked) series.reverse();
     const bands = isStacked ? series.slice(1).map((of, i) => ({ series: [i + 1, i + 2], fill: area(this.series.at(-1 - i).name) })) : [];
     return {
       width, height, padding: [8, 16, 0, 0], legend: { show: false }, series: [{}, ...series], bands,
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: "time", scales: ["x", null] }, points: { size: 6 } },
       scales: {
-        x: { range: () => [this.#data.until - SPAN, this.#data.until] },
+        x: { range: () => [this.#data.until - shown, this.#data.until] },
         y: { range: (u, low, high) => [0, this.most ?? ceiling(high, this.least)] },
       },
       axes: [
-        { ...axis, size: 24, space: 72, values: (u, times) => times.map((time) => clock(time).slice(0, 5)) },
+        { ...axis, size: 24, space: 72, incrs: INTERVALS, values: (u, times, i, space, step) => times.map((time) => (step < 60 ? clock(time) : clock(time).slice(0, 5))) },
         { ...axis, size: 56, space: height < 150 ? 20 : 32, values: (u, values) => values.map((value) => this.format(value)) },
       ],
       hooks: { setCursor: [(u) => this.#pointed(u.cursor.idx)] },

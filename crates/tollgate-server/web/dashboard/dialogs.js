@@ -1,4 +1,4 @@
-// Dialogs: the admin token is typed into one, and a reset is confirmed in another.
+// Dialogs: one takes the admin token, another asks to confirm a reset.
 
 import { element } from "../format.js";
 
@@ -41,13 +41,15 @@ export function askForToken(use, why = null) {
     element("label", { for: "token" }, "Token of ", element("code", {}, "admin: { token_file: … }")), input,
     element("p.muted", { id: "token-note" }, "With it, the dashboard shows names of keys, and can peek at and reset a key. It stays in the memory of this page."),
   ].filter(Boolean), [element("button.primary", { type: "submit" }, "Use token")], async () => {
-    await use(input.value.trim());
+    const token = input.value.trim();
+    if (/[\u0000-\u001f\u007f]/.test(token)) throw new Error("The token has control characters, which no token has.");
+    await use(token);
     input.value = "";
   });
   input.focus();
 }
 
-/** Asks whether something is to be done, and does it. */
-export function confirmed(title, text, word, act) {
-  open(title, [element("p", {}, text)], [element("button.primary", { type: "submit" }, word)], act);
+/** Asks the reader to confirm an action, and runs it. `text` is a list of texts and nodes. */
+export function askToConfirm(title, text, word, act) {
+  open(title, [element("p", {}, ...text)], [element("button.primary", { type: "submit" }, word)], act);
 }

@@ -1,12 +1,12 @@
 // The gateway: slots of the application, requests that wait for one, shares of tenants, and rates while it is overloaded.
 
-import { count, duration, element, percent, setText } from "../format.js";
+import { count, duration, element, percent, setText, shown } from "../format.js";
 import { Chart } from "./chart.js";
 import { Facts, bar, muted, number, rowHead, setNamed, setRows, table } from "./parts.js";
 
 const ENDED = {
   forwarded: "answered by an upstream", denied: "denied by a limit", no_slot: "no slot in time", refused: "not a valid request",
-  failed: "no answer of an upstream", gone: "the client left",
+  failed: "no answer from an upstream", gone: "the client left",
 };
 
 export class GatewayPanel {
@@ -15,7 +15,7 @@ export class GatewayPanel {
     this.title = element("h2", { id: "gateway-title" });
     this.sentence = element("p");
     const chartsNode = element("div.charts-even", {});
-    this.chartsNote = element("p.muted.note", { hidden: true }, "The service keeps no history of these: the charts begin when this page was opened.");
+    this.chartsNote = element("p.muted.note", { hidden: true }, "The service keeps no history of these numbers: the charts begin when this page was opened.");
     this.facts = new Facts();
     [this.upstreams, this.ended, this.shares] = [1, 2, 3].map(() => element("tbody"));
     this.tables = element("div", {}, table("Upstreams", ["Upstream", "State", "#In flight"], this.upstreams),
@@ -37,8 +37,8 @@ export class GatewayPanel {
 
   render(model, isStep) {
     const { gateway, multiplier, gauges } = model;
-    // While rates are as the policy has them, there is nothing to see.
-    const isReduced = gauges.some((gauge) => gauge.multiplier < 1);
+    // The chart is shown only while rates are reduced, or were in the last 15 minutes.
+    const isReduced = gauges.some(({ multiplier: of = null }) => of !== null && of < 1);
     this.panel.hidden = gateway === null && !isReduced;
     if (this.panel.hidden) return;
     this.panel.classList.toggle("wide", gateway !== null);
@@ -72,7 +72,7 @@ export class GatewayPanel {
   #gateway(gateway) {
     const quantiles = (low, high) => (low === null ? null : `${duration(low)}, ${duration(high)}`);
     this.facts.set([
-      ["Answer of an upstream p50, p99", quantiles(gateway.duration_p50, gateway.duration_p99)],
+      ["Upstream: time to the first byte p50, p99", quantiles(gateway.duration_p50, gateway.duration_p99)],
       ["Wait for a slot p50, p95", quantiles(gateway.wait_p50, gateway.wait_p95)],
     ]);
     setRows(this.upstreams, gateway.upstreams, ({ name, is_up: isUp, in_flight: inFlight }) => element("tr", {}, rowHead(element("code", {}, name)),
@@ -82,18 +82,18 @@ export class GatewayPanel {
       element("tr", {}, rowHead(ENDED[outcome]), number(count(of))));
   }
 
-  /** Each tenant's part of the slot time as a bar, with a line at the part that its weight gives it. */
+  /** Each tenant's share of the slot time as a bar, with a line at its share by weight. */
   #shares(slotTime) {
     this.sharesBox.hidden = !slotTime || slotTime.tenants.length === 0;
     if (this.sharesBox.hidden) return;
     const { by, seconds, tenants, max_error: error } = slotTime;
     const weights = tenants.reduce((sum, { weight }) => sum + (weight ?? 0), 0);
-    const bound = error > 0 ? ` Each may be too high by ${duration(error)} of ${duration(seconds)}.` : "";
-    const line = weights > 0 ? " The line is the part that its weight gives while all of them wait." : "";
+    const bound = error > 0 ? ` Each share may be too high by ${duration(error)} of ${duration(seconds)}.` : "";
+    const line = weights > 0 ? " The line marks its share by weight while all of them wait." : "";
     setText(this.sharesNote, `Time for which each ${by} had slots, in the last 5 to 10 minutes.${line}${bound}`);
     setRows(this.shares, tenants, ({ tenant, weight, seconds: of }) => {
       const [part, due] = [seconds > 0 ? of / seconds : 0, weights > 0 ? weight / weights : null];
-      return element("tr", {}, rowHead(element("span.key-name", {}, tenant || "(empty)")), number(weight ?? "–"),
+      return element("tr", {}, rowHead(element("span.key-name", {}, tenant === "" ? "(empty)" : shown(tenant))), number(weight ?? "–"),
         number(percent(part), due === null ? null : muted(` of ${percent(due)}`)), bar(part, due));
     });
   }
@@ -108,7 +108,7 @@ function sentence(gateway, multiplier) {
     const waiting = slots.waiting === 0 ? "nothing waits" : `${count(slots.waiting)} ${slots.waiting === 1 ? "request waits" : "requests wait"}`;
     parts.push(`${count(slots.in_use)} of ${count(slots.limit)} slots${slots.is_adaptive ? " (adaptive)" : ""} in use, ${waiting}.`);
   } else if (gateway) {
-    parts.push("Requests are not held back: the policy sets no `concurrency`.");
+    parts.push("Requests do not wait for slots: the policy has no `concurrency`.");
   }
   if (multiplier !== null) {
     parts.push(multiplier < 1 ? `Overload: rates are at ${percent(multiplier)} of the policy.` : "No overload: rates are as the policy has them.");

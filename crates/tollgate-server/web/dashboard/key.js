@@ -1,13 +1,13 @@
 // One key of a limit, or one request: which limits apply and why, what is left, and until when. Asked again every second.
 
-import { Refused, call, hasToken, query } from "./api.js";
-import { confirmed } from "./dialogs.js";
-import { clock, count, element, setText, span } from "../format.js";
+import { ServiceError, call, hasToken, own, query } from "./api.js";
+import { askToConfirm } from "./dialogs.js";
+import { clock, count, element, setText, shown } from "../format.js";
 import { picture, unit } from "./picture.js";
 import { Facts, ago, muted, named, number, rowHead, setNamed, setRows, table } from "./parts.js";
-import { exampleRequest, keyAttributes, parseRequest, writeRequest } from "./request.js";
+import { exampleLookup, exampleRequest, keyAttributes, lacksTenant, parseRequest, writeRequest } from "./request.js";
 import { keyAddress, limitAddress, requestAddress } from "./route.js";
-import { isSoon, keyLabel, rule } from "./words.js";
+import { allowedFromNow, atMost, fromNow, fromNowAt, keyLabel, rule } from "./words.js";
 
 const MOST_ROWS = 100;
 const UNKNOWN = "The request behind this key is not known, so its state cannot be shown.";
@@ -22,21 +22,30 @@ export class KeyView {
     Object.assign(this, { limit, key, services });
     this.#model = model;
     const isHidden = request === null && !model.hasClearNames && key.length === 1 && /^[\da-f]{16}$/.test(key[0]);
-    this.attributes = isHidden ? null : request !== null ? tried(request) : exampleRequest(limit.policy, key);
+    this.attributes = null;
+    let fault = null;
+    try {
+      if (!isHidden) this.attributes = request === null ? exampleRequest(limit.policy, key) : request.trim() === "" ? {} : parseRequest(request, exampleLookup(model.limits));
+    } catch (reason) {
+      fault = `The request cannot be read: ${reason.message}`;
+    }
+    this.isGuess = limit !== null && lacksTenant(limit.policy, this.attributes);
     const title = element("h2.detail-title", { tabIndex: -1 },
-      limit ? [element("span.key-name", {}, keyLabel(key)), muted(` of ${limit.name}`)] : "Request");
+      limit ? [element("span.key-name", {}, keyLabel(key)), element("span.muted", {}, " of ", element("bdi", {}, shown(limit.name)))] : "Request");
     this.sentence = element("p.sentence", {}, isHidden ? "The name of this key is hidden." : "");
     this.body = element("div");
     this.facts = new Facts();
     this.drawing = element("div.drawing", {});
+    this.note = element("p", { hidden: true });
     this.why = element("p.muted", {});
-    const crumbs = [element("a", { href: "#" }, "All limits"), limit ? [" / ", element("a", { href: limitAddress(limit.name) }, limit.name)] : []].flat();
+    const crumbs = [element("a", { href: "#" }, "All limits"), limit ? [" / ", element("a", { href: limitAddress(limit.name) }, shown(limit.name))] : []].flat();
     parent.append(element("nav.crumbs", { "aria-label": "Path" }, ...crumbs),
-      element("section.panel", {}, title, this.sentence, this.why,
+      element("section.panel", {}, title, this.sentence, this.note, this.why,
         limit ? [element("div.key-state", {}, this.drawing, this.facts.node), this.#actions(isHidden)] : []), this.body);
-    if (isHidden) setText(this.why, "The service shows names of keys to admins only. Others see a hash, which is the same for as long as the service runs.");
-    else if (this.attributes === null) setText(this.sentence, UNKNOWN);
-    else this.#explanation();
+    if (isHidden) setText(this.why, "The service shows names of keys to admins only. Other callers see a hash, which stays the same while the service runs.");
+    else if (this.attributes === null) setText(this.sentence, fault ?? UNKNOWN);
+    if (this.attributes !== null) this.#explanation(writeRequest(this.attributes), false);
+    else if (fault !== null) this.#explanation(request.replaceAll(/\s/g, " "), true);
   }
 
   destroy() {}
@@ -59,14 +68,14 @@ export class KeyView {
       element("button", { type: "button", onclick: () => this.#reset() }, "Reset key"), this.result);
   }
 
-  #explanation() {
-    const input = element("input", { type: "text", id: "request", value: writeRequest(this.attributes), autocomplete: "off", spellcheck: false });
+  #explanation(request, isFaulty) {
+    const input = element("input", { type: "text", id: "request", value: request, autocomplete: "off", spellcheck: false });
     const error = element("p.warning", { role: "alert" });
     const form = element("form.request-form", {}, element("label", { for: "request" }, "Request"), input, element("button", { type: "submit" }, "Explain"), error);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       try {
-        parseRequest(input.value);
+        parseRequest(input.value, exampleLookup(this.#model.limits));
         error.textContent = "";
         location.hash = requestAddress(input.value.trim());
       } catch (fault) {
@@ -77,9 +86,11 @@ export class KeyView {
     this.others = element("ul.plain-list", {});
     this.othersTitle = element("summary");
     this.othersBox = element("details", { hidden: true }, this.othersTitle, this.others);
+    const applying = table("Limits that apply to the request", ["Limit", "Key", "Decision", "#Left", "Why it applies"], this.applying, "explain");
+    applying.hidden = isFaulty;
     this.body.append(element("section.panel", {}, element("h3", {}, "Limits of this request"),
-      element("p.muted", {}, this.limit ? "A request of this key to which the limit applies. Nothing is charged." : "Nothing is charged."), form,
-      table("Limits that apply to the request", ["Limit", "Key", "Decision", "#Left", "Why it applies"], this.applying, "explain"), this.othersBox));
+      element("p.muted", {}, this.limit ? "An example request that the limit counts for this key. Nothing is charged." : "Nothing is charged."), form,
+      applying, this.othersBox));
   }
 
   async #ask() {
@@ -88,60 +99,93 @@ export class KeyView {
     try {
       this.#explain(await call("POST", "/v1/explain", { attributes: this.attributes }));
     } catch (reason) {
-      if (reason instanceof Refused && reason.status > 0) setText(this.sentence, `The service does not explain this: ${reason.message}`);
-      else if (!(reason instanceof Refused)) throw reason;
+      if (reason instanceof ServiceError && reason.status > 0) setText(this.sentence, `The service does not explain this: ${reason.message}`);
+      else if (!(reason instanceof ServiceError)) throw reason;
     } finally {
       this.#isAsking = false;
     }
   }
 
-  #explain({ tier, limits }) {
-    const applying = limits.filter(({ applies }) => applies).slice(0, MOST_ROWS);
+  #explain({ tier, limits: explained }) {
+    const limits = this.#named(explained);
+    const applying = limits.filter(({ applies }) => applies);
     const others = limits.filter(({ applies }) => !applies);
     if (this.limit) this.#state(limits.find(({ name }) => name === this.limit.name), tier);
     else setNamed(this.sentence, verdict(applying, this.#model), this.#model.byName);
     const request = writeRequest(this.attributes);
-    setRows(this.applying, applying.map((of) => [of, decision(of, this.#model)]), ([of, decides]) => element("tr", {},
-      rowHead(element("a", { href: limitAddress(of.name) }, of.name)),
+    const isGuess = ({ name }) => this.limit !== null && this.#model.byName.has(name) && lacksTenant(this.#model.limit(name).policy, this.attributes);
+    const rows = applying.slice(0, MOST_ROWS).map((of) => [of, `${decision(of, this.#model)}${isGuess(of) ? this.#guessed() : ""}`]);
+    setRows(this.applying, rows, ([of, decides]) => element("tr", {},
+      rowHead(element("a", { href: limitAddress(of.name) }, shown(of.name)), ...ruleOf(of, tier)),
       element("td", {}, element("a.key-name", { href: keyAddress(of.name, of.key, request) }, keyLabel(of.key))),
       element("td", { className: of.allowed ? "" : of.shadow ? "would" : "denied" }, decides),
       number(`${count(of.remaining)} of ${count(of.limit)}`), element("td.muted", {}, ...named(of.why))));
     this.othersBox.hidden = others.length === 0;
     setText(this.othersTitle, `${count(others.length)} ${others.length === 1 ? "limit does" : "limits do"} not apply`);
     setRows(this.others, others.slice(0, MOST_ROWS), ({ name, why }) =>
-      element("li", {}, element("a", { href: limitAddress(name) }, name), element("span.muted", {}, ": ", ...named(why))));
+      element("li", {}, element("a", { href: limitAddress(name) }, shown(name)), element("span.muted", {}, ": ", ...named(why))));
+  }
+
+  /** What stands after a decision for a key whose tenant is not known. */
+  #guessed() {
+    return `, as for ${this.#model.defaultTier === null ? "a request without a tenant" : "the default tier"}`;
+  }
+
+  /** The limits of an explanation by their names in the event stream. The explanation has the policy's words, such as `${NAME}`. */
+  #named(explained) {
+    const { limits, byName } = this.#model;
+    if (explained.length !== limits.length) return explained; // one of them is of another policy
+    return explained.map((of, i) => (byName.has(of.name) ? of : { ...of, name: limits[i].name }));
   }
 
   #state(of, tier) {
-    // A key by tier is that of a tenant, who is not known.
-    const isOther = of?.applies && JSON.stringify(of.key) !== JSON.stringify(this.key);
-    if (!of?.applies || isOther) {
+    if (!of) return; // the answer is of another policy than the page has
+    this.note.hidden = !this.isGuess;
+    const decided = this.key.length === 0 ? "other tenants may have other numbers" : "the tenant of this key is not known";
+    if (this.isGuess) setNamed(this.note, `Decided as for ${tier === null ? "a request without a tenant" : `the default tier \`${tier}\``}: ${decided}. Add \`tenant=…\` to the request.`);
+    // The key is of a tenant that is not known, because the limit counts by tier.
+    const isOther = of.applies && JSON.stringify(of.key) !== JSON.stringify(this.key);
+    if (!of.applies || isOther) {
       setText(this.sentence, isOther ? UNKNOWN : "The limit does not apply to this request.");
-      setNamed(this.why, isOther ? "" : of?.why ?? "");
-      this.drawing.replaceChildren();
+      setNamed(this.why, isOther ? "" : of.why);
+      setRows(this.drawing, [], picture);
       this.facts.set(this.#hotFacts());
       return;
     }
-    const word = decision(of, this.#model);
+    const denials = this.#found("denials");
+    if (this.isGuess && of.allowed && denials) {
+      // What the default tier allows is not what the tenant of this key gets.
+      const times = denials.count;
+      const would = of.shadow ? "would have been" : times === 1 ? "was" : "were";
+      setText(this.sentence, `${atMost(times, denials.error)} ${times === 1 ? "request" : "requests"} of this key ${would} denied in the last 5 to 10 minutes.`);
+      setNamed(this.why, "");
+      setRows(this.drawing, [], picture);
+      this.facts.set(this.#hotFacts());
+      return;
+    }
+    const word = `${decision(of, this.#model)}${this.isGuess ? this.#guessed() : ""}`;
     const left = of.allowed ? `: ${count(of.remaining)} of ${count(of.limit)} ${unit(of.algorithm_in_use, of.limit)} left` : "";
     setText(this.sentence, `${of.shadow ? "Shadow: " : ""}${of.shadow ? word : word[0].toUpperCase() + word.slice(1)}${left}.`);
-    const numbers = this.#numbers(tier, of.limit);
-    const written = numbers ? `\`${rule({ algorithm: of.algorithm, numbers })}\`` : `\`${of.algorithm}\` with numbers of this tenant`;
-    setNamed(this.why, `${written}${tier ? `, tier \`${tier}\`` : ""}`);
+    const numbers = of.numbers ?? this.#numbers(tier, of.limit);
+    const isOwn = of.numbers_of ? of.numbers_of === "tenant" : numbers === null;
+    const isOfTier = of.numbers_of ? of.numbers_of === "tier" : !isOwn && tier !== null && Object.hasOwn(this.limit.policy.tiers, tier);
+    const written = numbers ? `\`${rule({ algorithm: of.algorithm, numbers })}\`` : `\`${of.algorithm}\``;
+    const whose = isOwn ? `, numbers of this tenant${tier ? ` (tier \`${tier}\`)` : ""}` : isOfTier ? `, numbers of tier \`${tier}\`` : tier ? `, tier \`${tier}\`` : "";
+    setNamed(this.why, written + whose);
     const drawn = { algorithm: of.algorithm_in_use, limit: of.limit, remaining: of.remaining, resetAfter: of.reset_after, numbers: numbers ?? {} };
     setRows(this.drawing, [drawn], picture);
-    const at = (seconds) => `${isSoon(seconds)}, at ${clock(this.#model.now + seconds)}`;
+    const { now } = this.#model;
     this.facts.set([
       ["Left", `${count(of.remaining)} of ${count(of.limit)} ${unit(of.algorithm, of.limit)}`],
-      ["Next request allowed", of.allowed ? "now" : of.retry_after === null ? "not known" : at(of.retry_after), of.allowed ? "" : of.shadow ? "would" : "denied"],
-      ["Full again", of.reset_after > 0 ? at(of.reset_after) : "now"],
+      ["Next request allowed", of.allowed ? "now" : of.retry_after === null ? "not known" : allowedFromNow(of.retry_after, now), of.allowed ? "" : of.shadow ? "would" : "denied"],
+      ["Full again", fromNowAt(of.reset_after, now)],
       ...this.#hotFacts(),
     ]);
   }
 
-  /** The numbers of the tier. Null if a tenant has others, which the policy in the frames does not have. */
+  /** The numbers of the tier, where the explanation has none. Null if the tenant has numbers of its own. */
   #numbers(tier, capacity) {
-    const numbers = this.limit.policy.tiers[tier] ?? this.limit.policy.numbers;
+    const numbers = (tier === null ? undefined : own(this.limit.policy.tiers, tier)) ?? this.limit.policy.numbers;
     const written = Number(numbers.burst ?? numbers.limit ?? numbers.queue);
     return Number.isNaN(written) || written === capacity ? numbers : null;
   }
@@ -151,20 +195,24 @@ export class KeyView {
     this.#hot = this.#hot ?? this.limit.hot;
     try {
       const { limits } = await call("GET", `/v1/hot${query({ limit: this.limit.name })}`);
-      this.#hot = limits[this.limit.name] ?? {};
+      this.#hot = own(limits, this.limit.name) ?? {};
     } catch {
-      // The stream says that the connection is lost.
+      // The stream reports the lost connection.
     }
+  }
+
+  /** The count of this key in an order of hot keys. Undefined if it is not among them. */
+  #found(by) {
+    const label = JSON.stringify(this.key);
+    return this.#hot?.[by]?.keys.find(({ key }) => JSON.stringify(key) === label);
   }
 
   #hotFacts() {
     if (!this.limit) return [];
-    const label = JSON.stringify(this.key);
-    const find = (by) => this.#hot?.[by]?.keys.find(({ key }) => JSON.stringify(key) === label);
-    const hits = find("hits");
+    const hits = this.#found("hits");
     const fact = (name, by, kind) => {
-      const of = find(by);
-      return [name, of ? `${count(of.count)}${of.error > 0 ? ` ±${count(of.error)}` : ""}` : null, kind];
+      const of = this.#found(by);
+      return [name, of ? atMost(of.count, of.error) : null, kind];
     };
     return [
       ["Hot since", hits ? `${clock(hits.since)}, ${ago(this.#model.now, hits.since)}` : this.#hot === null || !this.attributes || this.key.length === 0 ? null : "not among the 20 hottest keys"],
@@ -177,45 +225,49 @@ export class KeyView {
   #target() {
     const attributes = keyAttributes(this.limit.policy, this.key);
     const { tenant } = this.attributes ?? {};
-    return `/v1/keys${query({ limit: this.limit.name, ...(tenant === undefined ? {} : { tenant }), ...attributes })}`;
+    const known = tenant === undefined || Object.hasOwn(attributes, "tenant") ? [] : [["tenant", tenant]];
+    // The first `limit` is the limit. Another one is an attribute.
+    return `/v1/keys${query([["limit", this.limit.name], ...known, ...Object.entries(attributes)])}`;
   }
 
   async #peek() {
     await this.#admin(async () => {
       const { remaining, capacity, reset_after: resetAfter } = await call("GET", this.#target());
-      return `${clock(this.#model.now)}: ${count(remaining)} of ${count(capacity)} left${resetAfter > 0 ? `, full again ${isSoon(resetAfter)}` : ""}.`;
+      return `${clock(this.#model.now)}: ${count(remaining)} of ${count(capacity)} left${resetAfter > 0 ? `, full again ${fromNow(resetAfter)}` : ""}${this.isGuess ? this.#guessed() : ""}.`;
     });
   }
 
   #reset() {
     const label = keyLabel(this.key);
-    confirmed("Reset key", `The limit ${this.limit.name} forgets everything that ${label} has used. Its next requests are counted from zero.`, "Reset", async () => {
+    const isolated = (name) => element("bdi", {}, name);
+    const text = ["The limit ", isolated(shown(this.limit.name)), " forgets everything that ", isolated(label), " has used. Its next requests are counted from zero."];
+    askToConfirm("Reset key", text, "Reset", async () => {
       const { reset } = await call("DELETE", this.#target());
-      this.#say(reset ? `Reset at ${clock(this.#model.now)}: ${label} has used nothing.` : `Nothing to reset: ${label} had used nothing.`);
+      if (reset) this.#showResult(`Reset at ${clock(this.#model.now)}: `, isolated(label), " has used nothing.");
+      else this.#showResult("Nothing to reset: ", isolated(label), ` had used nothing${this.isGuess ? this.#guessed() : ""}.`);
       this.#ask();
     });
   }
 
   async #admin(act) {
     try {
-      this.#say(await act());
+      this.#showResult(await act());
     } catch (reason) {
       if (reason.status === 401 && !hasToken()) this.services.askForToken();
-      else this.#say(`Not done: ${reason.message}`);
+      else this.#showResult(`Not done: ${reason.message}`);
     }
   }
 
-  #say(text) {
-    if (this.result) this.result.textContent = text; // also if it is the same again, so that it is read
+  #showResult(...parts) {
+    this.result?.replaceChildren(...parts); // also if it is the same again, so that it is read
   }
 }
 
-function tried(request) {
-  try {
-    return parseRequest(request);
-  } catch {
-    return {};
-  }
+/** The numbers that decide for a request, and whose numbers they are. Empty where the explanation has none. */
+function ruleOf(of, tier) {
+  if (!of.numbers) return [];
+  const whose = { tier: `numbers of tier ${tier === null ? "" : shown(tier)}`, tenant: "numbers of this tenant" }[of.numbers_of];
+  return [element("br"), element("code.muted", {}, rule(of)), whose ? element("span.variants", {}, whose) : null];
 }
 
 /** What a limit would decide, such as `denied, allowed in 0.3 s`. */
@@ -225,8 +277,7 @@ function decision(of, model) {
   if (of.reason === "cost_exceeds_limit") return `${would}denied: a request costs more than the limit ever allows`;
   if (of.reason === "in_flight") return `${would}denied: all ${count(of.limit)} slots are in use`;
   if (of.retry_after === null) return `${would}denied`;
-  const until = of.retry_after < 10 ? isSoon(of.retry_after) : `in ${span(of.retry_after)}, at ${clock(model.now + of.retry_after)}`;
-  return `${would}denied, next allowed ${until}`;
+  return `${would}denied, next allowed ${allowedFromNow(of.retry_after, model.now)}`;
 }
 
 function verdict(applying, model) {
@@ -235,5 +286,5 @@ function verdict(applying, model) {
   if (denying.length === 0) return "This request would be allowed.";
   const last = denying.reduce((a, b) => ((a.retry_after ?? Infinity) >= (b.retry_after ?? Infinity) ? a : b));
   const names = denying.map(({ name }) => `\`${name}\``).join(", ");
-  return `This request would be denied by ${names}${last.retry_after === null ? "" : `; allowed ${isSoon(last.retry_after)}, at ${clock(model.now + last.retry_after)}`}.`;
+  return `This request would be denied by ${names}${last.retry_after === null ? "" : `; allowed ${allowedFromNow(last.retry_after, model.now)}`}.`;
 }

@@ -1,8 +1,8 @@
 // One limit: its numbers, its last 15 minutes, its keys, its tiers, and what a shadow limit would change.
 
-import { call, query } from "./api.js";
+import { call, own, query } from "./api.js";
 import { Chart, column, outcomes } from "./chart.js";
-import { count, duration, element, percent, rate, setText } from "../format.js";
+import { count, counted, duration, element, percent, rate, setText, shown } from "../format.js";
 import { KeysPanel } from "./keys.js";
 import { Facts, muted, number, rowHead, table } from "./parts.js";
 import { limitState, rule, written } from "./words.js";
@@ -36,7 +36,7 @@ export class LimitView {
       : null;
     parent.append(
       element("nav.crumbs", { "aria-label": "Path" }, element("a", { href: "#" }, "All limits")),
-      element("section.panel", {}, element("h2.detail-title", { tabIndex: -1 }, limit.name), this.state,
+      element("section.panel", {}, element("h2.detail-title", { tabIndex: -1 }, shown(limit.name)), this.state,
         element("pre.rule-block", {}, policyText(policy)),
         this.facts.node, element("div.charts", {}, wide, small)),
       keys, tiersPanel(policy, model) ?? "");
@@ -78,7 +78,7 @@ export class LimitView {
     ]);
     if (!isStep) return;
     this.#draw(model, limit);
-    this.keys.refresh().catch(() => {}); // the stream says that the connection is lost
+    this.keys.refresh().catch(() => {}); // the stream reports the lost connection
   }
 
   async #loadHistory(model, limit) {
@@ -104,36 +104,38 @@ function sentence(limit) {
   const { rates, policy } = limit;
   const requests = rates.allowed + rates.denied;
   const { text } = limitState(limit);
+  const all = `${counted(requests, "request", rate(requests))} per second`;
   if (requests === 0) return `${text[0].toUpperCase()}${text.slice(1)}.`;
   if (policy.shadow) {
     const alone = `${rates.newly_denied > 0 ? perSecond(rates.newly_denied) : "None"} of them would be denied by this limit alone.`;
-    return rates.denied > 0 ? `Shadow: would deny ${rate(rates.denied)} of ${rate(requests)} requests per second. ${alone}` : `Shadow: would deny none of ${rate(requests)} requests per second.`;
+    return rates.denied > 0 ? `Shadow: would deny ${rate(rates.denied)} of ${all}. ${alone}` : `Shadow: would deny none of ${all}.`;
   }
-  if (rates.denied > 0) return `Denying ${rate(rates.denied)} of ${rate(requests)} requests per second.`;
-  if (rates.delayed > 0) return `Allowing ${rate(requests)} requests per second, ${rate(rates.delayed)} of them after a delay.`;
-  return `Allowing all of ${rate(requests)} requests per second.`;
+  if (rates.denied > 0) return `Denying ${rate(rates.denied)} of ${all}.`;
+  if (rates.delayed > 0) return `Allowing ${all}, ${rate(rates.delayed)} of them after a delay.`;
+  return `Allowing all of ${all}.`;
 }
 
 /** The limit as the policy file has it. */
 function policyText(policy) {
   const inUse = policy.algorithm_in_use !== policy.algorithm ? `   # decided as ${policy.algorithm_in_use}` : "";
-  const lines = [rule(policy) + inUse, `key: [${policy.key.join(", ")}]`];
+  const lines = [rule(policy) + inUse, `key: ${written(policy.key)}`];
   if (Object.keys(policy.match).length > 0) lines.push(`match: ${written(policy.match)}`);
-  if (policy.descriptor) lines.push(`descriptor: ${policy.descriptor}`);
+  if (policy.descriptor) lines.push(`descriptor: ${written(policy.descriptor)}`);
   if (policy.shadow) lines.push("shadow: true");
   return lines.join("\n");
 }
 
-function tiersPanel({ tiers, tier_algorithms: algorithms, numbers }, model) {
-  if (Object.keys(tiers).length === 0) return null;
+function tiersPanel({ tiers, tier_algorithms: algorithms, numbers, tenants_with_own_numbers: tenants = 0 }, model) {
+  const note = tenants > 0 ? element("p.muted", {}, `${counted(tenants, "tenant")} ${tenants === 1 ? "has numbers of its own" : "have numbers of their own"}.`) : null;
+  if (Object.keys(tiers).length === 0) return note && element("section.panel", {}, element("h3", {}, "Numbers per tenant"), note);
   const names = [...new Set([numbers, ...Object.values(tiers)].flatMap(Object.keys))];
-  const others = Object.keys(model.tiers).filter((tier) => !(tier in tiers));
-  const row = (tier, of, notes) => element("tr", {}, rowHead(tier, muted(` ${notes.filter(Boolean).join(", ")}`)),
-    ...names.map((name) => number(name in of ? written(of[name]) : "–")));
+  const others = Object.keys(model.tiers).filter((tier) => !Object.hasOwn(tiers, tier));
+  const row = (tier, of, notes) => element("tr", {}, rowHead(shown(tier), muted(` ${notes.filter(Boolean).join(", ")}`)),
+    ...names.map((name) => number(Object.hasOwn(of, name) ? written(of[name]) : "–")));
   const isDefault = (tier) => (tier === model.defaultTier ? "default" : "");
   const inUse = new Set(Object.values(algorithms));
-  const body = element("tbody", {}, ...Object.entries(tiers).map(([tier, of]) => row(tier, of, [isDefault(tier), inUse.size > 1 ? algorithms[tier] : ""])),
+  const body = element("tbody", {}, ...Object.entries(tiers).map(([tier, of]) => row(tier, of, [isDefault(tier), inUse.size > 1 ? own(algorithms, tier) : ""])),
     row(others.join(", ") || "no tier", numbers, others.map(isDefault)));
-  return element("section.panel", {}, element("h3", {}, "Numbers per tier"),
+  return element("section.panel", {}, element("h3", {}, "Numbers per tier"), note,
     table("Numbers of the limit per tier", ["Tier", ...names.map((name) => `#${name}`)], body));
 }

@@ -1,12 +1,12 @@
 // What is known of the service: made from the frames of its event stream, without a clock of its own.
 
-import { MOST_STEPS, Recent, Steps, haveFallen, ratesOf, totalsOf } from "./series.js";
+import { LEAST_STEPS, MOST_STEPS, Recent, Steps, areSmaller, ratesOf, totalsOf } from "./series.js";
 
 const NO_RATES = totalsOf({});
 const MOST_HISTORIES = 1000;
 const MOST_EVENTS = 50;
 
-/** A tick has at most this many limits. Of limits that are not in such a full one, nothing is known. */
+/** A tick has at most this many limits. A full tick may leave out others: a later tick has their counts. */
 const FULL_TICK = 200;
 
 export class Model {
@@ -15,7 +15,8 @@ export class Model {
     this.limits = [];
     this.byName = new Map();
     this.events = [];
-    this.gauges = []; // of each step: slots, waits and the rate multiplier, which the service keeps no history of
+    this.restarts = []; // as events. The service does not know of them
+    this.gauges = []; // of each step: slots, waits and the rate multiplier. The service keeps no history of them
   }
 
   /** Adds a frame. Returns whether a step has ended, so that charts have something new. */
@@ -38,13 +39,16 @@ export class Model {
 
   #start(frame) {
     const totals = totalsOf(frame.requests);
-    // After a restart of the service, nothing goes on.
-    const goesOn = this.hasStarted && frame.instance === this.instance && !haveFallen(totals, this.requests.totals);
+    // After a restart of the service, rates and histories begin again.
+    const started = frame.started ?? null; // older services do not have it
+    const goesOn = this.hasStarted && frame.instance === this.instance && started === this.started && !areSmaller(totals, this.requests.totals);
     const before = goesOn ? this.byName : new Map();
     if (!goesOn) this.gauges = [];
+    if (this.hasStarted && !goesOn) this.#noteRestart(frame);
     if (goesOn && frame.now - this.stepEnded > 2 * this.step) this.gauges.push({ at: frame.now - this.step, isGap: true });
     this.hasStarted = true;
     this.instance = frame.instance;
+    this.started = started;
     this.version = frame.version;
     this.hasClearNames = frame.key_names === "clear";
     this.step = frame.step >= 1 ? frame.step : 5;
@@ -65,13 +69,19 @@ export class Model {
       const recent = before.get(policy.name)?.recent ?? new Recent(frame.now, of);
       const steps = histories.get(policy.name);
       return {
-        name: policy.name, number, policy, recent, rates: ratesOf(steps?.at(-1), this.step) ?? NO_RATES,
+        name: policy.name, number, policy, tierCount: Object.keys(policy.tiers).length > 0 ? Object.keys(this.tiers).length : 0, recent, rates: ratesOf(steps?.at(-1), this.step) ?? NO_RATES,
         history: new Steps(steps, of), hot: before.get(policy.name)?.hot ?? {},
         remainingP50: null, remainingP95: null,
       };
     });
     this.byName = new Map(this.limits.map((limit) => [limit.name, limit]));
     this.#add(frame);
+  }
+
+  #noteRestart({ now, instance, history, started }) {
+    const text = instance === this.instance ? "The service was started again; history begins here" : `The instance ${instance} answers instead of ${this.instance}; the history is its own`;
+    const at = started ?? Math.max(this.now, now - Math.max(0, (history?.length ?? 0) - 1) * this.step); // the first step begins empty
+    this.restarts = [...this.restarts, { at, kind: "service", text }].slice(-MOST_EVENTS);
   }
 
   #tick(frame) {
@@ -93,7 +103,7 @@ export class Model {
       this.active.add(limit);
     }
     if (frame.limits.length < FULL_TICK) this.knownUntil = now;
-    // Rates of all other limits are 0 and stay so.
+    // The rates of all other limits are 0 and stay 0.
     for (const limit of this.active) {
       if (this.knownUntil === now) limit.recent.lasted(now);
       limit.rates = limit.recent.rates(now) ?? limit.rates;
@@ -141,5 +151,24 @@ export class Model {
   get isUsed() {
     const { allowed, denied, errors } = this.requests.totals;
     return allowed + denied + errors + this.sentRules.allowed + this.sentRules.denied > 0;
+  }
+
+  get hasRestarted() {
+    return this.restarts.length > 0;
+  }
+
+  /** Seconds since the service started. Null if it does not say when. */
+  get age() {
+    return this.started === null ? null : this.now - this.started;
+  }
+
+  /** Whether the first step of the service is not over. */
+  get isMeasuring() {
+    return this.age === null ? this.history.all.length <= 1 : this.age >= 0 && this.age < this.step;
+  }
+
+  /** The steps that charts show. Their time begins with the history while it is younger than 15 minutes. */
+  get shownSteps() {
+    return Math.min(Math.max(this.history.all.length, LEAST_STEPS), MOST_STEPS);
   }
 }

@@ -1,9 +1,9 @@
 // The parts that panels are made of: facts, tables, bars, and sentences with names in them.
 
-import { element, setText, span } from "../format.js";
+import { element, setText, shown, span } from "../format.js";
 import { limitAddress } from "./route.js";
 
-/** A list of numbers with their names, of which only texts change. */
+/** A list of numbers with their names. An update changes only the texts. */
 export class Facts {
   #rows = new Map();
 
@@ -11,12 +11,12 @@ export class Facts {
     this.node = element("dl.facts", {});
   }
 
-  /** Sets all facts: `[name, text, kind]`. A fact without a text is left out. */
+  /** Sets all facts: `[name, text, kind, help]`. A fact without a text is left out. */
   set(facts) {
     const shown = facts.filter(([, text]) => text !== null);
     if (shown.map(([name]) => name).join() !== [...this.#rows.keys()].join()) {
       this.#rows = new Map(shown.map(([name]) => [name, element("dd")]));
-      this.node.replaceChildren(...[...this.#rows].map(([name, value]) => element("div", {}, element("dt", {}, name), value)));
+      this.node.replaceChildren(...shown.map(([name, , , help]) => element("div", { title: help }, element("dt", {}, name), this.#rows.get(name))));
     }
     for (const [name, text, kind = ""] of shown) {
       const value = this.#rows.get(name);
@@ -54,12 +54,13 @@ function patch(node, wanted) {
   }
 }
 
-/** A table with a body to be filled. A head that begins with `#` is of numbers, an empty one of pictures. */
+/** A table with a body to be filled. A head that begins with `#` is of numbers, an empty one of pictures. After `|` stands its help. */
 export function table(caption, heads, body, className = "") {
   const head = (label) => {
     if (label === "") return element("td.bar-cell", {});
-    const isNumber = label.startsWith("#");
-    return element("th", { scope: "col", className: isNumber ? "number" : "" }, isNumber ? label.slice(1) : label);
+    const [name, help] = label.split("|");
+    const isNumber = name.startsWith("#");
+    return element("th", { scope: "col", className: isNumber ? "number" : "", title: help }, isNumber ? name.slice(1) : name);
   };
   return element("table", { className: `small-table ${className}` }, element("caption.screen-reader-only", {}, caption),
     element("thead", {}, element("tr", {}, ...heads.map(head))), body);
@@ -69,9 +70,9 @@ export const rowHead = (...children) => element("th", { scope: "row" }, ...child
 export const number = (...children) => element("td.number", {}, ...children);
 export const muted = (text) => element("span.muted", {}, text);
 
-/** A bar over a part of one. `due` is where a line stands, if it is not null. */
-export function bar(part, due = null) {
-  const fill = element("span.bar-fill", {});
+/** A bar over a part of one. `due` is the position of a line, or null. `kind` is its colour. */
+export function bar(part, due = null, kind = "allowed") {
+  const fill = element("span", { className: `bar-fill ${kind}` });
   fill.style.width = `${Math.min(1, part) * 100}%`;
   const line = due === null ? null : element("span.bar-due", {});
   if (line) line.style.left = `${due * 100}%`;
@@ -81,8 +82,8 @@ export function bar(part, due = null) {
 /** A text in which names stand between backticks, as nodes. A name that is in `limits` is a link to the limit. */
 export function named(text, limits = null) {
   return text.split("`").map((part, i) => {
-    if (i % 2 === 0) return part;
-    const name = element("code", {}, part);
+    if (i % 2 === 0) return shown(part);
+    const name = element("code", {}, shown(part));
     return limits?.has(part) ? element("a", { href: limitAddress(part) }, name) : name;
   });
 }

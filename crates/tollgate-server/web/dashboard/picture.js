@@ -1,7 +1,7 @@
 // The state of a key, drawn as the algorithm's own picture: a bucket, a queue, a window, a log, or slots.
 
 import { count, element, rate, svgElement } from "../format.js";
-import { isSoon } from "./words.js";
+import { fromNow } from "./words.js";
 
 const WIDTH = 304;
 const UNITS = { ms: 0.001, s: 1, sec: 1, min: 60, m: 60, h: 3600, hour: 3600, d: 86_400, day: 86_400 };
@@ -40,7 +40,7 @@ function bucket({ limit, remaining, numbers, algorithm }, label) {
     svgElement("line", { class: "tick", x1: 144, x2: 160, y1: top, y2: top }));
 }
 
-/** Cells, of which those in use are filled. There are at most 100, so a cell may stand for several. */
+/** One cell per request or slot, filled if it is in use. Above 100, a cell stands for several. */
 function cells({ limit, remaining }, label, caption, isRound) {
   const shown = Math.max(1, Math.min(limit, 100));
   const each = limit / shown;
@@ -74,7 +74,7 @@ function fixedWindow({ limit, remaining, resetAfter, numbers }, label) {
     over === null || remaining === limit ? "" : svgElement("line", { class: "tick", x1: now, x2: now, y1: 16, y2: 96 }),
     over === null || remaining === limit ? "" : text(Math.min(Math.max(now, 32), 288), 12, "now", { class: "small", "text-anchor": "middle" }),
     text(16, 112, `${count(limit - remaining)} of ${count(limit)} used`, { class: "small" }),
-    text(304, 112, remaining === limit ? `window of ${numbers.window ?? "?"}` : `next window ${isSoon(resetAfter)}`, { class: "small", "text-anchor": "end" }));
+    text(304, 112, remaining === limit ? `window of ${numbers.window ?? "?"}` : `next window ${fromNow(resetAfter)}`, { class: "small", "text-anchor": "end" }));
 }
 
 /** The picture of a state: `{ algorithm, limit, remaining, resetAfter, numbers }`. */

@@ -21,7 +21,7 @@ export class Pulse {
       series: [{ label: "allowed", name: "allowed" }, { label: "delayed", name: "delayed", isOptional: true }, { label: "denied", name: "denied" }],
     });
     this.share = new Chart(small, {
-      title: "Share of 429", height: 104, format: percent, least: 0.01,
+      title: "Denied (429)", height: 104, format: percent, least: 0.01,
       series: [{ label: "denied", name: "denied" }],
     });
     this.decision = new Chart(small, {
@@ -44,9 +44,11 @@ export class Pulse {
     this.facts.set([
       ["Keys held", count(model.keys)],
       ["Memory", model.maxBytes ? `${bytes(model.bytes)} of ${bytes(model.maxBytes)}` : bytes(model.bytes)],
-      ["Keys evicted in use", count(model.evictions), model.evictions > 0 ? "warning" : ""],
+      ["Keys evicted in use", count(model.evictions), model.evictions > 0 ? "warning" : "",
+        "Keys with a state that the service dropped because its memory is full. Such a key has its full limit again"],
       ["Requests without room", model.refused > 0 ? count(model.refused) : null, "warning"],
-      ["Adaptive rates", model.multiplier === null || model.gateway ? null : `${percent(model.multiplier)} of the policy`, model.multiplier < 1 ? "warning" : ""],
+      ["Adaptive rates", model.multiplier === null || model.gateway ? null : `${percent(model.multiplier)} of the policy`, model.multiplier < 1 ? "warning" : "",
+        "adaptive_rates lowers all rates while requests wait too long for a slot. 100\u202f% is no overload"],
       ["Waiting", isDelaying || delay.waiting > 0 ? count(delay.waiting) : null],
       ["Delay p50, p95", isDelaying && delay.p50 !== null ? `${duration(delay.p50)}, ${duration(delay.p95)}` : null],
       ["Malformed requests", rates?.errors > 0 ? perSecond(rates.errors) : null, "warning"],

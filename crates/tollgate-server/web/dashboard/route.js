@@ -1,6 +1,6 @@
 // The address bar: which limit, key or request is shown. It never has the admin token.
 
-/** What the address asks for: `{ limit, key, request }`, each null where it is not there. */
+/** What the address asks for: `{ limit, key, request }`, each null if it is absent. */
 export function route() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const keys = fragment.getAll("key");

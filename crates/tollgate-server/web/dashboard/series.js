@@ -1,11 +1,14 @@
 // What is computed from totals: rates of the last seconds, and the requests in each step of the last 15 minutes.
 // `tollgate top` computes the same.
 
-/** The seconds over which rates are means. Rates of a single second jump, and rows with them. */
+/** The seconds over which rates are means. Over a single second, rates and the order of rows would jump. */
 export const WINDOW = 5;
 
 /** The most steps: 15 minutes of 5 seconds. */
 export const MOST_STEPS = 180;
+
+/** The fewest steps that charts show: a minute. */
+export const LEAST_STEPS = 12;
 
 const MOST_SAMPLES = 16;
 const COUNTS = ["allowed", "delayed", "denied", "errors", "newly_denied", "tokens"];
@@ -21,12 +24,12 @@ export function requestsOf({ allowed, denied, errors }) {
   return allowed + denied + errors;
 }
 
-/** Whether counts are smaller than before, which they are after a restart of the service. */
-export function haveFallen(now, before) {
+/** Whether any count is smaller than before, as after a restart of the service. */
+export function areSmaller(now, before) {
   return COUNTS.some((name) => now[name] < before[name]);
 }
 
-/** The rates of a step, until two frames are known. Null if nothing was measured. */
+/** The rates of a step, which are shown until two frames are known. Null if nothing was measured. */
 export function ratesOf(step, seconds) {
   return step ? Object.fromEntries(COUNTS.map((name) => [name, (step[name] ?? 0) / seconds])) : null;
 }
@@ -48,7 +51,7 @@ export class Recent {
   /** Adds totals. After a restart of the service, rates begin again. */
   add(now, totals) {
     const last = this.samples.at(-1);
-    if (haveFallen(totals, last.totals) || now < last.until) this.samples = [{ from: now, until: now, totals }];
+    if (areSmaller(totals, last.totals) || now < last.until) this.samples = [{ from: now, until: now, totals }];
     else if (areEqual(totals, last.totals)) last.until = now;
     else this.samples.push({ from: now, until: now, totals });
     // The sample before the window is where its rates begin.
@@ -57,7 +60,7 @@ export class Recent {
     }
   }
 
-  /** The totals were the same until a time. */
+  /** Notes that the totals were the same until a time. */
   lasted(until) {
     const last = this.samples.at(-1);
     last.until = Math.max(last.until, until);

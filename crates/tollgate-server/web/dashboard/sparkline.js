@@ -1,24 +1,23 @@
-// A small picture of the last 15 minutes for a row of the limits table: a line of requests, and a hatched area of denials.
+// A small picture of the time that the charts show, for a row of the limits table: a line of requests, and a hatched area of denials.
 
 import { svgElement } from "../format.js";
-import { MOST_STEPS } from "./series.js";
 
 const WIDTH = 120;
 const HEIGHT = 24;
-const STEPS_PER_POINT = 3;
+const MOST_POINTS = 60;
 
 /** The most requests in groups of steps, aligned at the newest. Null where nothing was measured. */
-function points(steps, read) {
+function points(steps, shown, read) {
   const all = [];
-  for (let end = steps.length; end > 0 && all.length < MOST_STEPS / STEPS_PER_POINT; end -= STEPS_PER_POINT) {
-    const group = steps.slice(Math.max(0, end - STEPS_PER_POINT), end).filter((step) => step !== null);
+  const size = Math.ceil(shown / MOST_POINTS);
+  for (let end = steps.length; end > steps.length - shown && end > 0; end -= size) {
+    const group = steps.slice(Math.max(0, end - size), end).filter((step) => step !== null);
     all.unshift(group.length === 0 ? null : Math.max(...group.map(read)));
   }
   return all;
 }
 
-function path(values, most, isArea) {
-  const last = MOST_STEPS / STEPS_PER_POINT - 1;
+function path(values, most, last, isArea) {
   const x = (i) => (((last - (values.length - 1 - i)) / last) * WIDTH).toFixed(1);
   const y = (value) => (HEIGHT - 1 - (value / most) * (HEIGHT - 3)).toFixed(1);
   let drawn = "";
@@ -26,6 +25,12 @@ function path(values, most, isArea) {
     if (values[i] === null) continue;
     const begins = i === 0 || values[i - 1] === null;
     const ends = i === values.length - 1 || values[i + 1] === null;
+    if (begins && ends) {
+      // A single step is as wide as a point.
+      const [from, to] = [-1, 1].map((by) => (Number(x(i)) + by).toFixed(1));
+      drawn += isArea ? `M${from} ${HEIGHT}V${y(values[i])}H${to}V${HEIGHT}Z` : `M${from} ${y(values[i])}H${to}`;
+      continue;
+    }
     if (isArea && begins) drawn += `M${x(i)} ${HEIGHT}L${x(i)} ${y(values[i])}`;
     else drawn += `${begins ? "M" : "L"}${x(i)} ${y(values[i])}`;
     if (isArea && ends) drawn += `L${x(i)} ${HEIGHT}Z`;
@@ -41,13 +46,14 @@ export function sparkline() {
   }, denied, requests);
   return {
     node: svg,
-    /** Draws the steps of a limit. */
-    draw(steps, isShadow) {
-      const all = points(steps, (step) => step.allowed + step.denied);
+    /** Draws the steps of a limit. The width is the time of `shown` steps. */
+    draw(steps, shown, isShadow) {
+      const all = points(steps, shown, (step) => step.allowed + step.denied);
+      const last = Math.ceil(shown / Math.ceil(shown / MOST_POINTS)) - 1;
       const most = Math.max(1, ...all);
-      requests.setAttribute("d", path(all, most, false));
-      const refused = points(steps, (step) => step.denied);
-      denied.setAttribute("d", refused.some((value) => value > 0) ? path(refused, most, true) : "");
+      requests.setAttribute("d", path(all, most, last, false));
+      const refused = points(steps, shown, (step) => step.denied);
+      denied.setAttribute("d", refused.some((value) => value > 0) ? path(refused, most, last, true) : "");
       svg.classList.toggle("is-shadow", isShadow);
     },
   };

@@ -1,4 +1,4 @@
-// The store: how decisions are made, in words first. And what happened to the service lately.
+// Two panels: how the store decides, with a sentence first, and the last events of the service.
 
 import { clock, count, element, percent, rate, setText, span } from "../format.js";
 import { Facts, ago, muted, named, number, rowHead, setNamed, setRows, table } from "./parts.js";
@@ -46,8 +46,8 @@ export class StorePanel {
   }
 }
 
-/** What events are about, for the reader. */
-const KINDS = { reload: "Policy", store: "Store", memory: "Memory", record: "Record" };
+/** The kinds of events, as the reader sees them. */
+const KINDS = { reload: "Policy", store: "Store", memory: "Memory", record: "Record", service: "Service" };
 
 export class EventsPanel {
   constructor(panel) {
@@ -57,7 +57,7 @@ export class EventsPanel {
   }
 
   render(model) {
-    const events = model.events.slice(-20).reverse();
+    const events = [...model.events, ...model.restarts].sort((a, b) => a.at - b.at).slice(-20).reverse();
     this.none.hidden = events.length > 0;
     setRows(this.list, events, ({ at, kind, text }) =>
       element("li", {}, element("time", { dateTime: new Date(at * 1000).toISOString() }, clock(at)), muted(KINDS[kind] ?? kind),

@@ -1,11 +1,15 @@
 // The event stream: read with `fetch`, because an EventSource cannot send the admin token in a header. It connects again by itself.
 
-import { Refused, hasToken, headers, refusal } from "./api.js";
+import { ServiceError, hasToken, headers, refusal } from "./api.js";
 
 /** Seconds between attempts. The last one repeats. */
-const PAUSES = [1, 2, 4, 8, 15];
+const PAUSES = [1, 2, 3, 4, 8, 15];
 
-/** A frame comes every second. After so many seconds without one, the connection is lost. */
+/** A service that is started again is back within seconds: in the first minute, no pause is longer than this. */
+const SHORT_PAUSE = 3;
+const SHORT_PAUSES = 60; // seconds
+
+/** A frame comes every second. After this many seconds without one, the connection is lost. */
 const SILENCE = 5;
 
 export class Stream {
@@ -16,14 +20,14 @@ export class Stream {
   #lostSince = null;
   #timer = null;
 
-  /** `onFrame(event, data)` gets the frames, `onState(state)` how the connection is: its `kind` is connecting, live or lost. */
+  /** `onFrame(event, data)` gets the frames, `onState(state)` gets the state of the connection. Its `kind` is connecting, live or lost. */
   constructor(onFrame, onState) {
     this.#onFrame = onFrame;
     this.#onState = onState;
     addEventListener("online", () => this.#lostSince !== null && this.connect());
   }
 
-  /** Connects, also if there is a connection. The promise ends with the first frame, or with the reason why there is none. */
+  /** Connects again, also while connected. The promise resolves with the first frame, or rejects with the reason why there is none. */
   connect() {
     clearTimeout(this.#timer);
     this.#attempt?.abort();
@@ -32,7 +36,7 @@ export class Stream {
     if (this.#lostSince === null) this.#onState({ kind: "connecting" });
     return new Promise((resolve, reject) => {
       this.#read(attempt, resolve).then(
-        () => this.#failed(attempt, new Refused(0, "the service ended the connection")),
+        () => this.#failed(attempt, new ServiceError(0, "the service ended the connection")),
         (error) => this.#failed(attempt, error),
       ).then(reject);
     });
@@ -41,10 +45,11 @@ export class Stream {
   #failed(attempt, error) {
     if (attempt !== this.#attempt) return error; // another attempt took its place
     attempt.abort();
-    const pause = error.retryAfter ?? PAUSES[Math.min(this.#failures, PAUSES.length - 1)] * (1 + Math.random() * 0.2);
-    this.#failures += 1;
     this.#lostSince ??= Date.now();
-    const reason = error instanceof Refused ? error : new Refused(0, "the service does not answer");
+    const longest = Date.now() - this.#lostSince < SHORT_PAUSES * 1000 ? SHORT_PAUSE : Infinity;
+    const pause = error.retryAfter ?? Math.min(PAUSES[Math.min(this.#failures, PAUSES.length - 1)], longest) * (1 - Math.random() * 0.2);
+    this.#failures += 1;
+    const reason = error instanceof ServiceError ? error : new ServiceError(0, "the service does not answer");
     this.#onState({ kind: "lost", since: this.#lostSince, retryAt: Date.now() + pause * 1000, reason });
     this.#timer = setTimeout(() => this.connect().catch(() => {}), pause * 1000);
     return reason;
@@ -52,12 +57,12 @@ export class Stream {
 
   async #read(attempt, resolve) {
     let watch = null;
-    const heard = () => {
+    const resetWatch = () => {
       clearTimeout(watch);
       watch = setTimeout(() => attempt.abort(), SILENCE * 1000);
     };
     try {
-      heard();
+      resetWatch();
       const wanted = { headers: headers({ accept: "text/event-stream" }), cache: "no-store", credentials: "omit", signal: attempt.signal };
       const answer = await fetch("/v1/events", wanted);
       if (!answer.ok) throw await refusal(answer);
@@ -65,7 +70,7 @@ export class Stream {
       for (let rest = ""; ; ) {
         const { value, done } = await reader.read();
         if (done || attempt !== this.#attempt) return;
-        heard();
+        resetWatch();
         // The end of an event may be cut in two.
         let from = Math.max(0, rest.length - 1);
         rest += value;
