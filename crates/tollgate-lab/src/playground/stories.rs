@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tollgate_core::AlgorithmKind::{FixedWindow, LeakyBucket, SlidingCounter, SlidingLog, TokenBucket};
 
 use super::{MOST_ARRIVALS, PlaygroundReply};
 use crate::random::Random;
@@ -130,9 +131,9 @@ fn app_open() -> Story {
             format!("Six calls at once: the token bucket passes {bucket}, a limit of 3 per second {window}")
         },
         request: arrivals.request(json!([
-            {"token_bucket": {"rate": "3/s", "burst": 10}},
-            {"fixed_window": {"limit": 3, "window": "1s"}},
-            {"sliding_log": {"limit": 3, "window": "1s"}},
+            {(TokenBucket.name()): {"rate": "3/s", "burst": 10}},
+            {(FixedWindow.name()): {"limit": 3, "window": "1s"}},
+            {(SlidingLog.name()): {"limit": 3, "window": "1s"}},
         ])),
     }
 }
@@ -155,10 +156,10 @@ fn boundary_attack() -> Story {
             format!("10 per 5 s: the fixed window passes {fixed} around its edge, the sliding log {log}")
         },
         request: arrivals.request(json!([
-            {"fixed_window": {"limit": 10, "window": "5s"}},
-            {"token_bucket": {"rate": "10/5s", "burst": 10}},
-            {"sliding_log": {"limit": 10, "window": "5s"}},
-            {"sliding_counter": {"limit": 10, "window": "5s"}},
+            {(FixedWindow.name()): {"limit": 10, "window": "5s"}},
+            {(TokenBucket.name()): {"rate": "10/5s", "burst": 10}},
+            {(SlidingLog.name()): {"limit": 10, "window": "5s"}},
+            {(SlidingCounter.name()): {"limit": 10, "window": "5s"}},
         ])),
     }
 }
@@ -184,9 +185,9 @@ fn driver_location() -> Story {
             format!("The queue passes at most {queue} updates per second, the token bucket {bucket}")
         },
         request: arrivals.request(json!([
-            {"leaky_bucket": {"rate": "30/s", "queue": 50}},
-            {"token_bucket": {"rate": "30/s", "burst": 50}},
-            {"fixed_window": {"limit": 30, "window": "1s"}},
+            {(LeakyBucket.name()): {"rate": "30/s", "queue": 50}},
+            {(TokenBucket.name()): {"rate": "30/s", "burst": 50}},
+            {(FixedWindow.name()): {"limit": 30, "window": "1s"}},
         ])),
     }
 }
@@ -212,8 +213,8 @@ fn noisy_neighbour() -> Story {
             )
         },
         request: arrivals.request(json!([
-            {"name": "one bucket for everybody", "token_bucket": {"rate": "6/s", "burst": 10}},
-            {"name": "a bucket per client", "token_bucket": {"rate": "2/s", "burst": 4}, "by": "client"},
+            {"name": "one bucket for everybody", (TokenBucket.name()): {"rate": "6/s", "burst": 10}},
+            {"name": "a bucket per client", (TokenBucket.name()): {"rate": "2/s", "burst": 4}, "by": "client"},
         ])),
     }
 }
@@ -259,10 +260,10 @@ fn retry_storm() -> Story {
             format!("Retries at once: the queue passes {queue} per second, the token bucket {bucket}")
         },
         request: arrivals.request(json!([
-            {"leaky_bucket": {"rate": "10/s", "queue": 20}},
-            {"token_bucket": {"rate": "10/s", "burst": 20}},
-            {"fixed_window": {"limit": 10, "window": "1s"}},
-            {"sliding_counter": {"limit": 10, "window": "1s"}},
+            {(LeakyBucket.name()): {"rate": "10/s", "queue": 20}},
+            {(TokenBucket.name()): {"rate": "10/s", "burst": 20}},
+            {(FixedWindow.name()): {"limit": 10, "window": "1s"}},
+            {(SlidingCounter.name()): {"limit": 10, "window": "1s"}},
         ])),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use tollgate_core::AlgorithmKind;
+
 use super::clock::{Clock, rounded};
 use super::{ALLOWED, DELAYED, DENIED, INK, LEFT, MARGIN, RADIUS, RIGHT, WIDTH};
 use crate::playground::reply::{Numbers, What};
@@ -83,13 +85,14 @@ impl Symbol {
 
 /// What the rate lets through in the span in which the most is counted. None where each client has a state of its own.
 pub(super) fn rate_line(reply: &PlaygroundReply, rule: &RuleReply) -> Option<f64> {
-    let is_shared = rule.by == By::Global || reply.clients.len() == 1;
-    is_shared.then_some(rule.rate * rule.window_for_most)
+    let has_one_state = rule.by == By::Global || reply.clients.len() == 1;
+    has_one_state.then_some(rule.rate * rule.window_for_most)
 }
 
 /// The limit that the backend load is measured by. None for buckets, which may pass their burst on top of the rate.
 fn limit(reply: &PlaygroundReply, rule: &RuleReply) -> Option<f64> {
-    let has_burst = matches!(rule.algorithm, "token_bucket" | "burst_credits");
+    let with_burst = [AlgorithmKind::TokenBucket, AlgorithmKind::BurstCredits];
+    let has_burst = with_burst.iter().any(|kind| kind.name() == rule.algorithm);
     if has_burst { None } else { rate_line(reply, rule) }
 }
 
