@@ -163,6 +163,39 @@ fn there_are_100_streams_and_no_more() {
     });
 }
 
+/// Small frames fit into the buffers of the kernel for minutes.
+#[test]
+fn a_stream_that_is_no_longer_acknowledged_is_closed() {
+    let service = Service::start(POLICY);
+    let mut client = service.connect();
+    let open = || {
+        let mut events = Events::open(&service, "");
+        let head = events.head();
+        let number = head.split("tollgate-stream: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned();
+        (events, format!("/v1/events?stream={number}"))
+    };
+    let (mut silent, silent_target) = open();
+    let (mut gone, gone_target) = open();
+    let (mut acknowledged, target) = open();
+    let mut is_open = |target: &str| {
+        let answer = client.post(target, &Value::Null);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        json_of(&answer)["open"] == true
+    };
+    assert!(is_open(&gone_target));
+    // The stream that stays open says how much time has passed, in ticks.
+    for _ in 0..10 {
+        assert!(is_open(&target));
+        acknowledged.next_named("tick");
+    }
+    while gone.next().is_some() {}
+    assert!(!is_open(&gone_target));
+    silent.next_named("tick");
+    assert!(is_open(&silent_target), "one that was never acknowledged");
+    let refused = service.connect().post("/v1/events", &Value::Null);
+    assert_refused(&refused, ["stream=N"]);
+}
+
 /// With many limits, `start` is larger than what the kernel takes for a client that does not read.
 #[test]
 fn a_stream_that_is_not_read_is_closed() {

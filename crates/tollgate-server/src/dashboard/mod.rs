@@ -32,8 +32,12 @@ pub(crate) const MOST_STREAMS: usize = 100;
 /// The most frames that a follower may be behind. Beyond that, it gets `start` again.
 const FRAMES_KEPT: usize = 4;
 
-/// After this many seconds, a follower that has not taken a frame is disconnected.
+/// After this many seconds, a follower that has not taken a frame is disconnected, and so is one that once acknowledged its
+/// stream and no longer does. Buffers between the two take frames for minutes, also if nobody reads them.
 const STALLED_AFTER: u64 = 7;
+
+/// In place of a second.
+const NEVER: u64 = u64::MAX;
 
 /// What all followers share.
 pub(crate) struct Dashboard {
@@ -76,7 +80,8 @@ pub(crate) enum Frame {
 #[derive(Debug)]
 pub(crate) struct Stream {
     names: KeyNames,
-    taken: AtomicU64, // the second in which it last took a frame
+    taken: AtomicU64,        // the second in which it last took a frame
+    acknowledged: AtomicU64, // the second in which its client last reported that it reads, or `NEVER`
     connection: Option<Arc<Activity>>,
 }
 
@@ -160,7 +165,11 @@ impl Dashboard {
     fn drop_stalled(&self, second: u64) -> [bool; 2] {
         let mut wanted = [false, false];
         for stream in self.streams.lock().values() {
-            if stream.taken.load(Ordering::Relaxed) + STALLED_AFTER < second {
+            let acknowledged = match stream.acknowledged.load(Ordering::Relaxed) {
+                NEVER => second,
+                at => at,
+            };
+            if stream.taken.load(Ordering::Relaxed).min(acknowledged) + STALLED_AFTER < second {
                 if let Some(connection) = &stream.connection {
                     connection.abort();
                 }
@@ -169,6 +178,16 @@ impl Dashboard {
             }
         }
         wanted
+    }
+
+    /// The client of a stream reports that it reads. Returns whether the stream is open.
+    pub(crate) fn acknowledge(&self, number: u64) -> bool {
+        let streams = self.streams.lock();
+        let stream = streams.get(&number);
+        if let Some(stream) = stream {
+            stream.acknowledged.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        stream.is_some()
     }
 
     /// Everything, for a new follower. It is made once per second and kind of key names.
@@ -254,7 +273,7 @@ impl Service {
         }
         let number = dashboard.next_stream.fetch_add(1, Ordering::Relaxed);
         let taken = AtomicU64::new(dashboard.ticks.load(Ordering::Relaxed));
-        let stream = Arc::new(Stream { names, taken, connection });
+        let stream = Arc::new(Stream { names, taken, acknowledged: AtomicU64::new(NEVER), connection });
         streams.insert(number, Arc::clone(&stream));
         drop(streams);
         Ok(Following { service: Arc::clone(self), number, stream, frames })
@@ -269,6 +288,10 @@ impl Following {
 
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn names(&self) -> KeyNames {

@@ -11,11 +11,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::Response;
 use futures_util::stream;
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::problem::Problem;
 use super::query::query_pairs;
-use super::{Answer, require_admin};
+use super::{Answer, reply, require_admin};
 use crate::connections::Activity;
 use crate::dashboard::{FollowError, Following, Frame, KeyNames};
 use crate::listener::Connection;
@@ -23,6 +24,9 @@ use crate::service::Service;
 
 /// The path. The HTTP server gives its requests a handle of their connection.
 pub(super) const EVENTS: &str = "/v1/events";
+
+/// The header with the number of a stream.
+const STREAM: &str = "tollgate-stream";
 
 /// The largest piece of a frame.
 const PIECE: usize = 16 << 10;
@@ -48,6 +52,7 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
         problem
     })?;
     let caller = Caller { headers: request.headers().clone(), is_loopback: connection.is_loopback };
+    let number = following.number();
     let state = Events { following, caller, rest: Bytes::new(), has_started: false };
     let body = Body::from_stream(stream::unfold(state, Events::next));
     let mut response = Response::new(body);
@@ -56,7 +61,21 @@ pub(super) async fn handle(State(service): State<Arc<Service>>, request: Request
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Without this header, nginx buffers the events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    headers.insert(STREAM, number.into());
     Ok(response)
+}
+
+/// `POST /v1/events?stream=N`: the client of a stream reports that it reads.
+pub(super) async fn acknowledge(State(service): State<Arc<Service>>, request: Request<Body>) -> Answer {
+    let query = query_pairs(request.uri().query())?;
+    let number = match query.as_slice() {
+        [(name, number)] if name == "stream" => number.parse().ok(),
+        _ => None,
+    };
+    let number = number.ok_or_else(|| {
+        Problem::bad_request("send `?stream=N` with the number in the header `tollgate-stream` of the stream")
+    })?;
+    Ok(reply(&json!({ "open": service.dashboard.acknowledge(number) })))
 }
 
 /// The caller of a stream, whose rights are checked again after a reload.

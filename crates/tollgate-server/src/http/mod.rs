@@ -58,7 +58,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Service>>)> {
         ("/v1/explain", post(explain::handle)),
         ("/v1/limits", get(limits::handle)),
         ("/v1/hot", get(hot::handle)),
-        ("/v1/events", get(events::handle)),
+        ("/v1/events", get(events::handle).post(events::acknowledge)),
         ("/v1/history", get(history::handle)),
         ("/v1/keys", get(keys::look).delete(keys::reset)),
         ("/v1/tenants/{id}", put(tenants::handle)),

@@ -9,6 +9,9 @@ const PAUSES = [1, 2, 3, 4, 8, 15];
 const SHORT_PAUSE = 3;
 const SHORT_PAUSES = 60; // seconds
 
+/** After this many frames, the page reports that it reads. The service closes streams of pages that no longer do. */
+const ACKNOWLEDGED_EVERY = 3;
+
 /** A frame comes every second. After this many seconds without one, the connection is lost. */
 const SILENCE = 5;
 
@@ -19,6 +22,8 @@ export class Stream {
   #failures = 0;
   #lostSince = null;
   #timer = null;
+  #number = null; // of the stream
+  #frames = 0;
 
   /** `onFrame(event, data)` gets the frames, `onState(state)` gets the state of the connection. Its `kind` is connecting, live or lost. */
   constructor(onFrame, onState) {
@@ -66,6 +71,8 @@ export class Stream {
       const wanted = { headers: headers({ accept: "text/event-stream" }), cache: "no-store", credentials: "omit", signal: attempt.signal };
       const answer = await fetch("/v1/events", wanted);
       if (!answer.ok) throw await refusal(answer);
+      this.#number = answer.headers.get("tollgate-stream");
+      this.#frames = 0;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ; ) {
         const { value, done } = await reader.read();
@@ -84,6 +91,12 @@ export class Stream {
     }
   }
 
+  #acknowledge() {
+    if (this.#number === null) return; // a proxy has removed the header
+    const options = { method: "POST", headers: headers(), cache: "no-store", credentials: "omit" };
+    fetch(`/v1/events?stream=${this.#number}`, options).catch(() => {}); // the stream itself shows that the service is gone
+  }
+
   #event(text, resolve) {
     let [event, data] = ["message", ""];
     for (const line of text.split("\n")) {
@@ -91,6 +104,8 @@ export class Stream {
       else if (line.startsWith("data: ")) data += line.slice(6);
     }
     this.#onFrame(event, JSON.parse(data));
+    if (this.#frames % ACKNOWLEDGED_EVERY === 0) this.#acknowledge();
+    this.#frames += 1;
     this.#failures = 0;
     this.#lostSince = null;
     this.#onState({ kind: "live", isAdmin: hasToken() });
