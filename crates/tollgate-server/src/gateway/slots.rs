@@ -184,6 +184,7 @@ impl Slots {
         Ok(Taken {
             held: Some(held),
             slots: Arc::clone(self),
+            // A copy, because the slot is given back when the answer ends, and the request may be gone by then.
             tenant: self.by.is_some().then(|| ask.tenant.into()),
             place,
             cost,
